@@ -3,13 +3,14 @@
 #   make test   style, types, and the tests that tell what a change broke: about ten minutes on two cores
 # and: make test-long runs what takes longer (vignettes, the site, code of pages, wheels, processes, simulations,
 # whole grids), make docs builds the site to docs/_build/html, make vignettes runs and renders the vignettes,
-# make test-lowest runs tests with the oldest versions that are allowed, make dist makes what is published.
+# make evidence measures the tables of benchmarks/results, make test-lowest runs tests with the oldest versions that are
+# allowed, make dist makes what is published.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 SPHINX := $(BIN)/python -m sphinx -q
 
-.PHONY: demo federation-demo office-demo test lint types doctests unit test-long test-lowest dist docs outputs notebook vignettes benchmarks clean
+.PHONY: demo federation-demo office-demo test lint types doctests unit test-long test-lowest dist docs outputs notebook vignettes evidence clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python vignettes/quick_start.py
@@ -78,8 +79,9 @@ vignettes: $(VENV)/.installed-docs
 	FULL=$(FULL) $(SPHINX) docs docs/_build/html
 	@echo "docs/_build/html/generated/vignettes/index.html"
 
-benchmarks: $(VENV)/.installed-dev
-	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+# TABLE=coverage makes one table (or some), RUNS=1000 with so many runs of a cell, MINUTES=60 with more time.
+evidence: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks $(TABLE) $(RUNS:%=--runs %) $(MINUTES:%=--minutes %)
 
 # Packages are compiled when they are first imported: most of their modules never are.
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile --editable

@@ -1,8 +1,5 @@
 """Studies of treatments that were not randomised: error and coverage of adjusted effects.
 
-    python benchmarks/adjusted_studies.py            # 10 minutes on two cores
-    python benchmarks/adjusted_studies.py --small    # a quick look, nothing saved
-
 Three outcomes, one of them rare, out of one `dp_study`, against one `dp_ate` for each of them with
 a third of epsilon, and against inverse probability weighting without privacy. Two populations:
 several confounders of moderate strength, and one strong one that is normal within a wide range.
@@ -10,20 +7,14 @@ several confounders of moderate strength, and one strong one that is normal with
 
 from __future__ import annotations
 
-import sys
-import warnings
-from concurrent.futures import ProcessPoolExecutor
-
 import numpy as np
 import pandas as pd
 import statsmodels.api as sm
-from report import save
+from harness import Part, Table, percent, rms
 
 import dpeffects as dpe
 
-SMALL = "--small" in sys.argv
-RUNS = 6 if SMALL else 100
-FEWER = 3 if SMALL else 25
+FEWER = 25
 OUTCOMES = ("a", "b", "died")
 BOUNDS = {
     **{"a": (0.0, 100.0), "b": (-10.0, 30.0), "died": (0, 1), "sex": (0, 1)},
@@ -74,62 +65,62 @@ def weighted(frame: pd.DataFrame) -> np.ndarray:
     )
 
 
-def setting(kind: str, n: int, epsilon: float) -> dict:
-    """Errors and coverage in one population."""
-    warnings.simplefilter("ignore")
-    formula, asked = "a + b + died ~ t | x1 + x2 + x3 + sex", {"bounds": BOUNDS}
-    errors: dict[str, list] = {"study": [], "separate": [], "weights": [], "crude": []}
-    single, family = [], []
-    for run in range(RUNS):
-        frame, truth = people(kind, n, run)
-        fit = dpe.dp_study(formula, frame, **asked, epsilon=epsilon, seed=50_000 + run)
-        errors["study"].append(fit.estimates - truth)
-        for hits, at_once in ((single, False), (family, True)):
-            low, high = fit.conf_int(simultaneous=at_once).T
-            hits.append((low <= truth) & (truth <= high))
-        errors["weights"].append(weighted(frame) - truth)
-        means = frame.groupby("t")[list(OUTCOMES)].mean()
-        errors["crude"].append((means.loc[1] - means.loc[0]).to_numpy() - truth)
-        if run < FEWER:
-            own = [
-                dpe.dp_ate(
-                    f"{y} ~ t | x1 + x2 + x3 + sex",
-                    frame,
-                    **asked,
-                    epsilon=epsilon / 3,
-                    seed=90_000 + 3 * run + j,
-                ).estimate
-                for j, y in enumerate(OUTCOMES)
-            ]
-            errors["separate"].append(np.array(own) - truth)
-    crude = np.abs(np.mean(errors.pop("crude"), axis=0))
-    sizes = {name: np.sqrt(np.mean(np.square(x), axis=0)) / crude for name, x in errors.items()}
-    left = np.mean(errors["study"], axis=0) / crude
+def run(seed: int, noise: int, confounders: str, n: int, epsilon: float):
+    """Errors of all outcomes, and what holds."""
+    formula, asked = "{} ~ t | x1 + x2 + x3 + sex", {"bounds": BOUNDS}
+    frame, truth = people(confounders, n, seed)
+    fit = dpe.dp_study(
+        formula.format(" + ".join(OUTCOMES)), frame, **asked, epsilon=epsilon, seed=noise
+    )
+    inside = []
+    for at_once in (False, True):
+        low, high = fit.conf_int(simultaneous=at_once).T
+        inside.append((low <= truth) & (truth <= high))
+    means = frame.groupby("t")[list(OUTCOMES)].mean()
+    errors = {"study": fit.estimates - truth, "weights": weighted(frame) - truth}
+    errors["crude"] = (means.loc[1] - means.loc[0]).to_numpy() - truth
+    if seed < FEWER:
+        third = {**asked, "epsilon": epsilon / 3}
+        own = [
+            dpe.dp_ate(formula.format(y), frame, **third, seed=noise + j)
+            for j, y in enumerate(OUTCOMES, 1)
+        ]
+        errors["separate"] = np.array([one.estimate for one in own]) - truth
+    found = {
+        f"{name} {y}": x for name, xs in errors.items() for y, x in zip(OUTCOMES, xs, strict=True)
+    }
+    found |= {f"covered {y}": x for y, x in zip(OUTCOMES, inside[0], strict=True)}
+    return found | {"family": inside[1].all()}
+
+
+def columns(runs: pd.DataFrame) -> dict[str, object]:
+    """Numbers of the three outcomes in one place, errors in those of the crude difference."""
+
+    def each(make) -> str:
+        return ", ".join(f"{make(y):.2f}" for y in OUTCOMES)
+
+    def crude(y: str) -> float:
+        return abs(runs[f"crude {y}"].mean())
+
+    def error(name: str) -> str:
+        return each(lambda y: rms(runs[f"{name} {y}"].dropna()) / crude(y))
+
     return {
-        "confounders": kind,
-        "n": n,
-        "epsilon": epsilon,
-        **{f"error, {name}": ", ".join(f"{x:.2f}" for x in size) for name, size in sizes.items()},
-        "bias left": ", ".join(f"{x:.2f}" for x in left),
-        "covered": ", ".join(f"{100 * x:.0f}" for x in np.mean(single, axis=0)),
-        "families covered": round(100 * float(np.all(family, axis=1).mean()), 1),
+        **{f"error, {name}": error(name) for name in ("study", "separate", "weights")},
+        "bias left": each(lambda y: runs[f"study {y}"].mean() / crude(y)),
+        "covered": ", ".join(f"{100 * runs[f'covered {y}'].mean():.0f}" for y in OUTCOMES),
+        "families covered": percent("family")(runs),
     }
 
 
-def main() -> None:
-    """Run all settings, two at a time."""
-    cells = [
-        (kind, n, epsilon)
-        for kind in ("several", "one, strong")
-        for n, epsilon in ((5_000, 1.0), (5_000, 2.0), (20_000, 1.0))
-    ]
-    with ProcessPoolExecutor(2) as pool:
-        rows = list(pool.map(setting, *zip(*cells, strict=True)))
-    table = pd.DataFrame(rows)
-    print(table.to_string(index=False))
-    if not SMALL:
-        save("adjusted_studies", "Adjusted studies", {"Error and coverage": table}, NOTE)
-
-
-if __name__ == "__main__":
-    main()
+CELLS = [
+    {"confounders": kind, "n": n, "epsilon": epsilon}
+    for kind in ("several", "one, strong")
+    for n, epsilon in ((5_000, 1.0), (5_000, 2.0), (20_000, 1.0))
+]
+TABLE = Table(
+    "Adjusted studies",
+    (Part("Error and coverage", CELLS, run, columns, runs=100),),
+    NOTE,
+    minutes=2,
+)

@@ -1,8 +1,5 @@
 """Life tables of confounded populations, adjusted by weights: errors and coverage.
 
-    python benchmarks/adjusted_tables.py           # some minutes
-    python benchmarks/adjusted_tables.py --small   # a few seconds
-
 Log odds of treatment and log hazards are linear in the covariates, and mostly along the same
 direction; "curved" has a squared term in the score that the formula lacks. A third of the records
 are censored at random times. "unadjusted" is the bias of the risk difference without adjustment,
@@ -12,16 +9,13 @@ are censored at random times. "unadjusted" is the bias of the risk difference wi
 
 from __future__ import annotations
 
-import argparse
-import math
-import warnings
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
-from report import save
+from harness import Part, Table, mean, percent, root
 from scipy import special
 from scipy.optimize import brentq
 
@@ -104,76 +98,73 @@ def _outcomes(rate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return risk, risk / rate
 
 
-MIXED = Population("mixed", 6, 0.6, selection=1.0, covariates="mixed")
-FEW = Population("10 % treated", 5, 0.1, covariates="mixed")
-RARE = Population("2 % events", risk=0.02)
-STRONG = Population("strong", 3, selection=1.2, slopes=1.2)
-SKEWED = Population("skewed", 4, 0.3, covariates="skewed")
-TEN = Population("ten columns", 10)
-CURVED = Population("curved", 4, curved=0.4)
-CELLS = (
-    *((MIXED, "ATE", n, e) for n, e in ((2000, 1.0), (5000, 0.5), (20000, 1.0), (20000, 4.0))),
-    *((MIXED, estimand, 10000, 1.0) for estimand in ("ATT", "ATC")),
-    *((FEW, "ATE", n, e) for n, e in ((5000, 4.0), (20000, 1.0))),
-    *((FEW, estimand, 10000, 4.0) for estimand in ("ATT", "ATC")),
-    *((RARE, "ATE", n, e) for n, e in ((5000, 4.0), (20000, 1.0), (20000, 4.0))),
-    *((STRONG, "ATE", n, e) for n, e in ((5000, 1.0), (20000, 4.0))),
-    *((SKEWED, "ATE", n, e) for n, e in ((5000, 1.0), (20000, 4.0))),
-    *((TEN, "ATE", n, e) for n, e in ((5000, 1.0), (20000, 1.0))),
-    *((CURVED, "ATE", n, e) for n, e in ((5000, 1.0), (20000, 4.0))),
-)
+POPULATIONS = {
+    population.name: population
+    for population in (
+        Population("mixed", 6, 0.6, selection=1.0, covariates="mixed"),
+        Population("10 % treated", 5, 0.1, covariates="mixed"),
+        Population("2 % events", risk=0.02),
+        Population("strong", 3, selection=1.2, slopes=1.2),
+        Population("skewed", 4, 0.3, covariates="skewed"),
+        Population("ten columns", 10),
+        Population("curved", 4, curved=0.4),
+    )
+}
+CELLS = [
+    {"population": name, "estimand": estimand, "records": n, "epsilon": epsilon}
+    for name, estimand, sizes in (
+        ("mixed", "ATE", ((2000, 1.0), (5000, 0.5), (20000, 1.0), (20000, 4.0))),
+        *(("mixed", estimand, ((10000, 1.0),)) for estimand in ("ATT", "ATC")),
+        ("10 % treated", "ATE", ((5000, 4.0), (20000, 1.0))),
+        *(("10 % treated", estimand, ((10000, 4.0),)) for estimand in ("ATT", "ATC")),
+        ("2 % events", "ATE", ((5000, 4.0), (20000, 1.0), (20000, 4.0))),
+        *((name, "ATE", ((5000, 1.0), (20000, 4.0))) for name in ("strong", "skewed", "curved")),
+        ("ten columns", "ATE", ((5000, 1.0), (20000, 1.0))),
+    )
+    for n, epsilon in sizes
+]
 
 
-def call(
-    population: Population, made: dict[str, Any], estimand: str, n: int, epsilon: float, seed: int
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Estimates of the terms, whether intervals cover, and a standard error."""
-    names = [f"x{k}" for k in range(population.columns)]
-    given: dict[str, Any] = {"horizon": 1.0, "bins": 10, "epsilon": epsilon, "seed": seed}
-    given |= {"bounds": dict.fromkeys(names, (0, 1)), "estimand": estimand}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        formula = f"Surv(time, died) ~ t | {' + '.join(names)}"
-        fit = dpe.dp_survival(formula, population.frame(made, n, seed), **given)
+@cache
+def made_of(name: str) -> dict[str, Any]:
+    return POPULATIONS[name].made()
+
+
+def run(people: int, noise: int, population: str, estimand: str, records: int, epsilon: float):
+    """Error and standard error of the risk difference, and which intervals cover."""
+    drawn, made = POPULATIONS[population], made_of(population)
+    names = [f"x{k}" for k in range(drawn.columns)]
+    given = {"horizon": 1.0, "bins": 10, "epsilon": epsilon, "seed": noise, "estimand": estimand}
+    given |= {"bounds": dict.fromkeys(names, (0, 1))}
+    formula = f"Surv(time, died) ~ t | {' + '.join(names)}"
+    fit = dpe.dp_survival(formula, drawn.frame(made, records, people), **given)
     found, truth = fit.tidy().set_index("term").loc[list(TERMS)], made[estimand]
     inside = (found["conf_low"] <= truth) & (truth <= found["conf_high"])
-    return found["estimate"].to_numpy(), inside.to_numpy(), float(found["std_error"].iloc[0])
-
-
-def row(population: Population, estimand: str, n: int, epsilon: float, runs: int) -> dict[str, Any]:
-    made = population.made()
-    each = (delayed(call)(population, made, estimand, n, epsilon, seed) for seed in range(runs))
-    values, covered, claimed = (np.array(x) for x in zip(*Parallel(-1)(each), strict=True))
-    off = values[:, 0] - made[estimand][0]
-    covers = dict(zip(TERMS, covered.mean(axis=0), strict=True))
     return {
-        "population": population.name,
-        "estimand": estimand,
-        "records": n,
-        "epsilon": epsilon,
-        "unadjusted": f"{made['naive']:.3f}",
-        "bias": f"{off.mean():.3f}",
-        "error": f"{math.sqrt((off**2).mean()):.3f}",
-        "claimed": f"{math.sqrt((claimed**2).mean()):.3f}",
-        **{f"covers, {name.replace('_', ' ')}": f"{100 * x:.0f} %" for name, x in covers.items()},
+        "naive": made["naive"],
+        "error": found["estimate"].iloc[0] - truth[0],
+        "claimed": found["std_error"].iloc[0],
+        **inside.to_dict(),
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--small", action="store_true")
-    small = parser.parse_args().small
-    runs, cells = (3, CELLS[:2]) if small else (100, CELLS)
-    table = pd.DataFrame([row(*cell, runs) for cell in cells])
-    title = "Adjusted life tables: errors and how often 95 % intervals cover"
-    save("adjusted_tables", title, {f"{runs} draws of data and noise": table}, NOTES)
-
-
+COLUMNS = {
+    "unadjusted": mean("naive"),
+    "bias": mean("error", 2),
+    "error": root("error"),
+    "claimed": root("claimed"),
+    **{f"covers, {name.replace('_', ' ')}": percent(name) for name in TERMS},
+}
 NOTES = (
     "Where a model is mostly noise, or shrunk, the interval allows for confounding that is left as "
     "strong as it is cautious to believe: such intervals cover more often than they claim. They "
     'allow for no curve in the score that the formula lacks ("curved"); the summary says so.'
 )
 
-if __name__ == "__main__":
-    main()
+
+TABLE = Table(
+    "Adjusted life tables: errors and how often 95 % intervals cover",
+    (Part("100 draws of data and noise", CELLS, run, COLUMNS, runs=100),),
+    NOTES,
+    minutes=4,
+)

@@ -1,26 +1,19 @@
 """How much of epsilon an attacker can be shown to learn, for every method.
 
-    python benchmarks/audit.py            # 20,000 runs a cell: an hour on one core; resumes
-    python benchmarks/audit.py --long     # 20,000 runs for conditional effects too: 2 hours more
-    python benchmarks/audit.py --fresh    # the same from the start
-    python benchmarks/audit.py --table    # only the table, of the cells on file
-    python benchmarks/audit.py --small    # 1,000 runs
-
 Each cell is one `audit`: the library of neighbours, the worst pair of it, and a lower bound on the
 true epsilon with 95 % confidence. A run of conditional effects takes ten times as long as one of an
-average effect, so they get 2,000 unless asked. The paper's finite release of conditional effects is
+average effect, so they get 2,000. The paper's finite release of conditional effects is
 attacked by its answers alone, on 900 records; a thousand runs are enough to show that it fails.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from functools import cache
 
 import numpy as np
 import pandas as pd
-from report import RESULTS, save
+from harness import Part, Table, grid
 
 import dpeffects as dpe
 from dpeffects.estimators.learners import first_stage
@@ -64,18 +57,19 @@ EFFECTS = {
 }
 PAPER = "paper 001's finite release, random forest"
 CASES = {**METHODS, **EFFECTS, PAPER: ("", LITTLE)}
-COLUMNS = ["case", "epsilon", "runs", "lower", "largest", "worst", "event", "seconds"]
 
 
-def cell(case: str, epsilon: float, runs: int) -> tuple:
+def run(people: int, noise: int, case: str, epsilon: float, attacks: int):
+    remember()
     start = time.perf_counter()
     if case == PAPER:
-        found = finite_release(epsilon, runs)
+        found = finite_release(epsilon, attacks)
     else:
         method, options = CASES[case]
-        found = audit(method, epsilon=epsilon, runs=runs, seed=1, **options)
-    seconds = round(time.perf_counter() - start, 1)
-    return found.lower, found.largest_loss, found.worst, found.event, seconds
+        found = audit(method, epsilon=epsilon, runs=attacks, seed=noise, **options)
+    names = ("lower", "largest_loss", "worst", "event")
+    row = {name.removesuffix("_loss"): getattr(found, name) for name in names}
+    return {"runs": attacks, **row, "seconds": round(time.perf_counter() - start, 1)}
 
 
 @cache
@@ -111,42 +105,25 @@ def finite_release(epsilon: float, runs: int):
     return audit(answers, **promise, pairs=[(one, other)], watch="returned", runs=runs, seed=1)
 
 
-def remember_fits() -> None:
-    fit, known = PaperLearner.__call__, {}
+@cache
+def remember() -> None:
+    """Fit once what is fitted to the same data, and plan once what public numbers say."""
+    fit, find, fits, spectra = PaperLearner.__call__, first_stage.spectrum, {}, {}
 
-    def once(self, covariates, treated, outcome):
+    def fit_once(self, covariates, treated, outcome):
         key = np.sort(outcome).tobytes()
-        if key not in known:
-            known[key] = fit(self, covariates, treated, outcome)
-        return known[key]
+        if key not in fits:
+            fits[key] = fit(self, covariates, treated, outcome)
+        return fits[key]
 
-    PaperLearner.__call__ = once
-
-
-def remember_spectra() -> None:
-    """What is planned from public numbers is the same in every run."""
-    find, known = first_stage.spectrum, {}
-
-    def once(features, columns):
+    def find_once(features):
         frequencies = getattr(features, "frequencies", None)
-        key = (None if frequencies is None else frequencies.tobytes(), columns)
-        if key not in known:
-            known[key] = find(features, columns)
-        return known[key]
+        key = (None if frequencies is None else frequencies.tobytes(), features.size)
+        if key not in spectra:
+            spectra[key] = find(features)
+        return spectra[key]
 
-    first_stage.spectrum = once
-
-
-def measured(tasks, path) -> pd.DataFrame:
-    """Run the cells that are not on file yet; every finished cell is kept, so a run can resume."""
-    done = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=COLUMNS)
-    known = set(map(tuple, done[COLUMNS[:3]].itertuples(index=False)))
-    for task in tasks:
-        if task not in known:
-            row = pd.DataFrame([(*task, *cell(*task))], columns=COLUMNS)
-            row.to_csv(path, mode="a", header=not path.exists(), index=False)
-            print(*row.iloc[0].tolist(), flush=True)
-    return pd.read_csv(path)
+    PaperLearner.__call__, first_stage.spectrum = fit_once, find_once
 
 
 def shown(table: pd.DataFrame, cases) -> pd.DataFrame:
@@ -167,40 +144,35 @@ def shown(table: pd.DataFrame, cases) -> pd.DataFrame:
     return pd.DataFrame(rows).astype(object).fillna("not run")
 
 
-def main() -> None:
-    remember_fits()
-    remember_spectra()
-    small = "--small" in sys.argv
-    path = RESULTS / ("audit_small.csv" if small else "audit.csv")
-    if "--fresh" in sys.argv:
-        path.unlink(missing_ok=True)
-    many, some, few = (1000, 200, 200) if small else (20_000, 2000, 1000)
-    some = many if "--long" in sys.argv else some
-    tasks = [
-        (case, epsilon, runs)
-        for cases, runs in ((METHODS, many), ([PAPER], few), (EFFECTS, some))
-        for epsilon in (1.0, 0.5, 2.0)
-        for case in cases
-    ]
-    table = pd.read_csv(path) if "--table" in sys.argv else measured(tasks, path)
-    table = table.sort_values("runs").drop_duplicates(["case", "epsilon"], keep="last")
-    table = table.sort_values("epsilon")
-    notes = (
-        "Lower bounds on the true epsilon with 95 % confidence: an exact method stays at or below "
-        "its epsilon. How close it comes depends on whether one record can attain the "
-        "sensitivities of all its releases at once, and on the runs: a mechanism that loses "
-        "exactly epsilon = 1 shows about 0.93 in 20,000 and 0.8 in 2,000. The largest loss is that "
-        "of a single run at each epsilon, by the noise that was declared; where delta is 0 it "
-        "must not exceed epsilon. The paper's finite release is an asymptotic claim, and fails; "
-        f"what its answers show in {few} runs is as much as so few runs can show."
-    )
-    tables = {
-        f"Average effects, {many} runs": shown(table, METHODS),
-        f"Conditional effects, {some} runs": shown(table, EFFECTS),
-        f"An asymptotic claim, {few} runs": shown(table, [PAPER]),
-    }
-    save("audit", "Audit", tables, notes)
+PARTS = {"Average effects": (METHODS, 20_000), "Conditional effects": (EFFECTS, 2000)}
+PARTS |= {"An asymptotic claim": ([PAPER], 1000)}
+NOTES = (
+    "Lower bounds on the true epsilon with 95 % confidence: an exact method stays at or below "
+    "its epsilon. How close it comes depends on whether one record can attain the "
+    "sensitivities of all its releases at once, and on the runs: a mechanism that loses "
+    "exactly epsilon = 1 shows about 0.93 in 20,000 and 0.8 in 2,000. The largest loss is that "
+    "of a single run at each epsilon, by the noise that was declared; where delta is 0 it "
+    "must not exceed epsilon. The paper's finite release is an asymptotic claim, and fails; "
+    "what its answers show in 1,000 runs is as much as so few runs can show."
+)
 
 
-if __name__ == "__main__":
-    main()
+def page(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    found = found.sort_values("epsilon")
+    return {f"{x}, {runs} runs": shown(found, cases) for x, (cases, runs) in PARTS.items()}
+
+
+CELLS = [
+    cell
+    for epsilon in (1.0, 0.5, 2.0)
+    for cases, runs in PARTS.values()
+    for cell in grid(case=cases, epsilon=[epsilon], attacks=[runs])
+]
+SMALL = grid(case=["diff_in_means"], epsilon=[1.0], attacks=[100])
+TABLE = Table(
+    "Audit",
+    (Part("", CELLS, run, small=SMALL, csv="audit"),),
+    NOTES,
+    page=page,
+    minutes=12,
+)

@@ -1,8 +1,5 @@
 """Tables and studies where covariates bend, or have ranges that are too wide: error and coverage.
 
-    python benchmarks/bent_tables.py            # some minutes
-    python benchmarks/bent_tables.py --small    # a quick look, nothing saved
-
 Populations are those of `populations.py` with seeds below 1,000. For life tables the log hazard is
 .8 times the standardised control outcome, and treatment takes .4 off it; a third of the records are
 censored at random times before 1. Each cell has the restricted mean difference (`dp_survival`) or
@@ -11,28 +8,29 @@ the difference of medians (`dp_qte`), with the public rule and with lines only.
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import warnings
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from harness import Part, Table, first, mean, percent, root
 from populations import STREAM, population
-from report import save
 
 import dpeffects as dpe
 
-SMALL = "--small" in sys.argv
-RUNS = 2 if SMALL else 6
 LARGE = 300_000
 BENT, STRAIGHT = (8, 29, 38, 167), (36, 54, 57, 51)
-CELLS = (
-    *(("restricted mean", seed, 20_000, 1.0) for seed in BENT),
-    *(("restricted mean", seed, 10_000, wide) for wide in (1.0, 5.0) for seed in STRAIGHT),
-    *(("median", seed, 20_000, 1.0) for seed in (8, 29)),
-)
+CELLS = [
+    {"of": kind, "seed": seed, "n": n, "ranges": wide, "rule": rule}
+    for kind, seeds, n, ranges in (
+        ("restricted mean", BENT, 20_000, (1.0,)),
+        ("restricted mean", STRAIGHT, 10_000, (1.0, 5.0)),
+        ("median", BENT[:2], 20_000, (1.0,)),
+    )
+    for seed in seeds
+    for wide in ranges
+    for rule in ("public rule", "lines only")
+]
 NOTE = (
     "Ranges: how many times too wide those of the covariates are. Unadjusted: the difference "
     "without adjustment less the truth. Half-width: of 95 % intervals, on average. Medians are in "
@@ -71,12 +69,12 @@ def truth(kind: str, seed: int) -> tuple[float, float, float]:
     return float((one - zero).mean()), float(crude), 1.0
 
 
-def call(kind: str, seed: int, n: int, wide: float, run: int, flexible: int | None) -> Any:
-    """An estimate, the ends of its interval, and what was added."""
-    drawn = population(seed).tight() if wide == 1.0 else population(seed).tight().generous(wide)
-    rng = np.random.default_rng([STREAM, seed, n, run])
-    given = {"bounds": drawn.bounds, "epsilon": 1.0, "seed": run, "flexible": flexible}
-    if kind == "median":
+def run(people: int, noise: int, of: str, seed: int, n: int, ranges: float, rule: str):
+    drawn = population(seed).tight() if ranges == 1.0 else population(seed).tight().generous(ranges)
+    rng = np.random.default_rng([STREAM, seed, n, people])
+    given: dict[str, Any] = {"epsilon": 1.0, "seed": noise, "bounds": drawn.bounds}
+    given |= {"flexible": None if rule == "public rule" else 0}
+    if of == "median":
         fit: Any = dpe.dp_qte(drawn.formula, drawn.draw(n, rng)[0], quantiles=0.5, **given)
         row = fit.tidy().iloc[0]
     else:
@@ -91,46 +89,35 @@ def call(kind: str, seed: int, n: int, wide: float, run: int, flexible: int | No
         formula = f"Surv(time, died) ~ t | {' + '.join(drawn.names)}"
         fit = dpe.dp_survival(formula, frame, horizon=1.0, bins=10, **given)
         row = fit.tidy().set_index("term").loc["rmst_difference"]
-    found = row["estimate"], row["conf_low"], row["conf_high"]
-    return found, fit.details.get("terms added", "nothing"), "No interactions" in fit.warnings
+    right, crude, unit = truth(of, seed)
+    return {
+        "added": str(fit.details.get("terms added", "nothing")),
+        "unadjusted": (crude - right) / unit,
+        "error": (row["estimate"] - right) / unit,
+        "half": (row["conf_high"] - row["conf_low"]) / 2 / unit,
+        "covered": row["conf_low"] <= right <= row["conf_high"],
+        "told": "No interactions" in fit.warnings,
+    }
 
 
-def cell(kind: str, seed: int, n: int, wide: float) -> list[dict[str, Any]]:
-    right, crude, unit = truth(kind, seed)
-    rows = []
-    for flexible in (None, 0):
-        runs = [call(kind, seed, n, wide, run, flexible) for run in range(RUNS)]
-        value, low, high = np.array([found for found, _, _ in runs], float).T
-        off = (value - right) / unit
-        rows.append(
-            {
-                "of": kind,
-                "population": f"{seed}, {population(seed).description.split(';')[0]}",
-                "n": n,
-                "ranges": wide,
-                "added": runs[0][1],
-                "unadjusted": f"{(crude - right) / unit:.3f}",
-                "bias": f"{off.mean():.3f}",
-                "error": f"{np.sqrt((off**2).mean()):.3f}",
-                "half-width": f"{np.mean(high - low) / 2 / unit:.3f}",
-                "covered": f"{100 * np.mean((low <= right) & (right <= high)):.0f} %",
-                "told": f"{100 * np.mean([said for _, _, said in runs]):.0f} %",
-            }
-        )
-    return rows
+def page(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    about = [f"{k}, {population(k).description.split(';')[0]}" for k in rows["seed"]]
+    return {"": rows.assign(population=about).drop(columns="seed")}
 
 
-def main() -> None:
-    warnings.simplefilter("ignore")
-    cells = CELLS[::6] if SMALL else CELLS
-    table = pd.DataFrame([row for each in cells for row in cell(*each)])
-    print(table.to_string(index=False))
-    if not SMALL:
-        asked = ["git", "rev-parse", "--short", "HEAD"]
-        commit = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-        tables = {f"{RUNS} runs, commit {commit}": table}
-        save("bent_tables", "Tables where covariates bend", tables, NOTE)
-
-
-if __name__ == "__main__":
-    main()
+COLUMNS = {
+    "added": first("added"),
+    "unadjusted": mean("unadjusted"),
+    "bias": mean("error", 2),
+    "error": root("error"),
+    "half-width": mean("half"),
+    "covered": percent("covered", 0),
+    "told": percent("told", 0),
+}
+TABLE = Table(
+    "Tables where covariates bend",
+    (Part("", CELLS, run, COLUMNS, runs=6, alike=("rule",), chunk=1),),
+    NOTE,
+    page=page,
+    minutes=1,
+)

@@ -1,10 +1,5 @@
 """Error of private conditional effects (PEHE) on the data sets of paper 001, by epsilon.
 
-    python benchmarks/cate.py            # 20 repeats: about an hour on two cores; resumes
-    python benchmarks/cate.py --fresh    # the same from the start
-    python benchmarks/cate.py --table    # only the table, of the cells on file
-    python benchmarks/cate.py --small    # 3 repeats, two epsilons, data set 1
-
 3,000 records, of which 2,700 train and 300 are queries; delta = 1e-5; private nuisances included.
 Epsilon = infinity stands for 10^6, where noise is negligible. A constant (the true average effect)
 scores the standard deviation of the effect. Coverage is that of the 95 % band for the effect,
@@ -13,16 +8,9 @@ averaged over queries. Noise is seeded.
 
 from __future__ import annotations
 
-import itertools
-import os
-import sys
-import warnings
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-
 import numpy as np
 import pandas as pd
-from report import RESULTS, save
+from harness import Part, Table, grid, mean
 
 import dpeffects as dpe
 
@@ -45,15 +33,14 @@ CASES = {
         {**_POINTS, "learner": "forest"},
     ),
 }
-COLUMNS = ["data", "case", "epsilon", "repeats", "pehe", "sd", "covered"]
 EPSILONS = (0.1, 0.5, 1.0, 5.0, 10.0, 1e6)
 
 
-def once(data: str, case: str, epsilon: float, seed: int) -> tuple[float, float]:
+def run(people: int, noise: int, data: str, case: str, epsilon: float):
     name, columns = DATA[data]
     method, options = CASES[case]
     options = dict(options)
-    sample = dpe.simulate(name, n=3000, seed=seed)
+    sample = dpe.simulate(name, n=3000, seed=people)
     train, test = sample[:2700], sample.frame.iloc[2700:]
     formula = "outcome ~ treatment | " + " + ".join(f"x{j + 1}" for j in range(columns))
     if options.pop("learner", None):
@@ -64,35 +51,14 @@ def once(data: str, case: str, epsilon: float, seed: int) -> tuple[float, float]
         options |= {"outcome": forest, "effect_range": (-width, width)}
     if options.get("release") == "points":
         options["at"] = test
-    fit = dpe.dp_cate(formula, train, method, epsilon=epsilon, delta=1e-5, seed=seed, **options)
+    fit = dpe.dp_cate(formula, train, method, epsilon=epsilon, delta=1e-5, seed=noise, **options)
     truth = (test["mu1"] - test["mu0"]).to_numpy()
+    found = {"constant": truth.std()}
     if isinstance(fit, dpe.CateEffects):
-        return dpe.pehe(fit.estimates, truth), np.nan
+        return found | {"pehe": dpe.pehe(fit.estimates, truth), "covered": np.nan}
     bands = fit.bands(test)
     inside = (bands["conf_low"] <= truth) & (truth <= bands["conf_high"])
-    return dpe.pehe(bands["effect"], truth), float(inside.mean())
-
-
-def cell(task) -> tuple[float, float, float]:
-    warnings.simplefilter("ignore")
-    data, case, epsilon, repeats = task
-    if case.startswith("sample"):
-        repeats = min(repeats, 3)
-    found = np.array([once(data, case, epsilon, seed) for seed in range(repeats)])
-    return float(found[:, 0].mean()), float(found[:, 0].std()), float(np.mean(found[:, 1]))
-
-
-def measured(tasks, path) -> pd.DataFrame:
-    """Run the cells that are not on file yet; every finished cell is kept."""
-    done = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=COLUMNS)
-    known = set(map(tuple, done[COLUMNS[:4]].itertuples(index=False)))
-    left = [task for task in tasks if task not in known]
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        for task, result in zip(left, pool.map(cell, left), strict=True):
-            row = pd.DataFrame([(*task, *result)], columns=COLUMNS)
-            row.to_csv(path, mode="a", header=not path.exists(), index=False)
-            print(*row.iloc[0].tolist(), flush=True)
-    return pd.read_csv(path)
+    return found | {"pehe": dpe.pehe(bands["effect"], truth), "covered": inside.mean()}
 
 
 def table(found: pd.DataFrame, value: str) -> pd.DataFrame:
@@ -102,63 +68,50 @@ def table(found: pd.DataFrame, value: str) -> pd.DataFrame:
     return wide.rename(columns=names).loc[order].round(2).reset_index()
 
 
-def main() -> None:
-    small = "--small" in sys.argv
-    repeats = 3 if small else 20
-    epsilons = (1.0, 5.0) if small else EPSILONS
-    chosen = [next(iter(DATA))] if small else list(DATA)
-    cases = list(CASES)[:2] if small else list(CASES)
-    path = RESULTS / ("cate_small.csv" if small else "cate.csv")
-    if "--fresh" in sys.argv or small:
-        path.unlink(missing_ok=True)
-    tasks = [(d, c, e, repeats) for d, c, e in itertools.product(chosen, cases, epsilons)]
-    found = pd.read_csv(path) if "--table" in sys.argv else measured(tasks, path)
-    found = found[found["repeats"] == repeats]
-    if small:
-        path.unlink()
-        print(table(found, "pehe").to_markdown(index=False))
-        return
-    constant = {
-        data: np.mean(
-            [
-                (f := dpe.simulate(name, n=3000, seed=s).frame)["mu1"].sub(f["mu0"]).std()
-                for s in range(5)
-            ]
-        )
-        for data, (name, _) in DATA.items()
-    }
+def page(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
     bars = [
-        {
-            "data": data,
-            "epsilon": epsilon,
-            "bar": bar,
-            "R-learner": _at(found, data, "R-learner, function", epsilon),
-            "DR-learner": _at(found, data, "DR-learner, function", epsilon),
+        {"data": data, "epsilon": epsilon, "bar": bar}
+        | {
+            name: _at(found, data, f"{name}, function", epsilon)
+            for name in ("R-learner", "DR-learner")
         }
         for (data, epsilon), bar in BARS.items()
     ]
     smooth = found[~found["case"].str.contains("linear")].dropna(subset=["covered"])
-    covered = smooth.assign(covered=100 * smooth["covered"])
-    notes = (
-        "PEHE of the best constant: "
-        + ", ".join(f"{value:.2f} ({data})" for data, value in constant.items())
-        + ". Sample and aggregate is an average of 3 repeats (forests of 10 trees; effects within "
-        "8, or 16 for data set 2). Bands cover noise, sampling and shrinkage, on average over "
-        "points. Missing rows are not on file yet: the script resumes. The paper's finite release "
-        "is in vignettes/heterogeneous_effects.py."
-    )
-    tables = {
+    return {
         "Bars (exact function release, private nuisances)": pd.DataFrame(bars),
         "PEHE": table(found, "pehe"),
-        "Coverage of 95 % bands, in %": table(covered, "covered"),
+        "Coverage of 95 % bands, in %": table(
+            smooth.assign(covered=100 * smooth["covered"]), "covered"
+        ),
     }
-    save("cate", "Private conditional effects", tables, notes)
+
+
+def notes(found: pd.DataFrame) -> str:
+    constant = found.groupby("data")["constant"].mean()
+    return (
+        "PEHE of the best constant: "
+        + ", ".join(f"{value:.2f} ({data})" for data, value in constant.items())
+        + ". Sample and aggregate is an average of 3 runs (forests of 10 trees; effects within "
+        "8, or 16 for data set 2). Bands cover noise, sampling and shrinkage, on average over "
+        "points. The paper's finite release is in vignettes/heterogeneous_effects.py."
+    )
 
 
 def _at(found: pd.DataFrame, data: str, case: str, epsilon: float) -> float:
     rows = found[(found.data == data) & (found.case == case) & (found.epsilon == epsilon)]
-    return round(float(rows["pehe"].iloc[0]), 3)
+    return round(float(rows["pehe"].iloc[0]), 3) if len(rows) else np.nan
 
 
-if __name__ == "__main__":
-    main()
+COLUMNS = {name: mean(name, 6) for name in ("pehe", "covered", "constant")}
+CELLS = [
+    cell | {"runs": 3 if cell["case"].startswith("sample") else 20}
+    for cell in grid(data=DATA, case=CASES, epsilon=EPSILONS)
+]
+TABLE = Table(
+    "Private conditional effects",
+    (Part("", CELLS, run, COLUMNS, runs=20, csv="cate"),),
+    notes,
+    page=page,
+    minutes=4,
+)

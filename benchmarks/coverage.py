@@ -1,34 +1,21 @@
 """How often intervals cover, by design: trials, confounded studies with right and wrong models.
 
-    python benchmarks/coverage.py                # hours on one core; resumes
-    python benchmarks/coverage.py --workers 2    # the same on two
-    python benchmarks/coverage.py --fresh        # from the start
-    python benchmarks/coverage.py --table        # only the page, of the cells on file
-    python benchmarks/coverage.py --small        # a few cells with few runs, in a file of their own
-    python benchmarks/coverage.py --methods private_ipw model_folds    # these methods only
-
 Populations are those of `tests/populations.py`. Every exact method is run at its defaults; in a
-trial, methods that have the option are told so by ``design="randomised"``. Samples and noise are
-seeded; methods and epsilons are compared on the same samples. Every finished cell is kept.
+trial, methods that have the option are told so by ``design="randomised"``.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
-import warnings
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
-from zlib import crc32
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from cells import keep, on_file, sample
-from report import RESULTS, save
+from harness import Cell, Part, Row, Table
 from scipy.stats import binom
 
 import dpeffects as dpe
@@ -83,45 +70,6 @@ IN_TRIALS = {name for p in TRIALS for name in (p.name, p.null.name)}
 CURVES = {name for p in (*WRONG[:8:2], STRATA[-1]) for name in (p.name, p.null.name)}
 
 
-class Cell(NamedTuple):
-    part: str
-    population: str
-    n: int
-    method: str
-    level: str
-    estimand: str
-    epsilon: float
-    delta: float
-    runs: int
-
-
-class Found(NamedTuple):
-    """Shares of the runs, and of those with an interval; means and medians over them.
-
-    ``refused``: an error before anything was charged; ``absent``: no interval, and why; ``warned``:
-    with a caution above the estimate, most often ``said``; ``silent``: what covers at 95 % of those
-    without one; ``rejected``: p below 0.05 where there is no effect; ``assumes``: what the summary
-    says above the estimate; ``design``: one of `DESIGNS`.
-    """
-
-    refused: float
-    absent: float
-    cover80: float
-    cover95: float
-    cover99: float
-    warned: float
-    silent: float
-    associated: float
-    rejected: float
-    half_width: float
-    bias: float
-    spread: float
-    noise: float
-    said: str
-    assumes: str = ""
-    design: str = ""
-
-
 DESIGNS = (
     "trial",
     "confounded, models right",
@@ -130,14 +78,14 @@ DESIGNS = (
 )
 
 
-def design(cell: Cell, found: Found) -> str:
+def design(row: Row) -> str:
     """What kind of study a cell is: one of `DESIGNS`."""
-    if cell.population in IN_TRIALS:
+    if row["population"] in IN_TRIALS:
         return DESIGNS[0]
-    hardly = found.warned > 0.5 and found.said.startswith(("Weak adjustment", "NOT ADJUSTED"))
-    if hardly or found.associated > 0.5 or cell.method in UNADJUSTED:
+    hardly = row["warned"] > 0.5 and row["said"].startswith(("Weak adjustment", "NOT ADJUSTED"))
+    if hardly or row["associated"] > 0.5 or row["method"] in UNADJUSTED:
         return DESIGNS[3]
-    return DESIGNS[2 if cell.population in CURVES else 1]
+    return DESIGNS[2 if row["population"] in CURVES else 1]
 
 
 def populations(method: str) -> tuple[str, ...]:
@@ -150,19 +98,22 @@ def populations(method: str) -> tuple[str, ...]:
     return (*(p.name for p in TRIALS), *CORE, *MORE) if method == "auto" else (*TRIAL, *CORE)
 
 
+def cell(part: str, population: str, n: int, method: str, runs: int, **other: Any) -> Cell:
+    made = {"part": part, "population": population, "n": n, "method": method, "level": "sample"}
+    delta = 1e-6 if method == "smooth_matching" else 0.0
+    return made | {"estimand": "ATE", "epsilon": 1.0, "delta": delta, "runs": runs} | other
+
+
 def grid() -> Iterator[Cell]:
     """Every exact method on whole records."""
     for method in proved():
         quick = method in ("auto", *UNADJUSTED, *MATCHING)
         runs = RUNS if quick else FEWEST if method in SLOW else FEWER
-        delta = 1e-6 if method == "smooth_matching" else 0.0
         for name in (*populations(method), *nulls(method)):
             for n in (300, 2000, 20_000):
                 for epsilon in EPSILONS if name not in NULL else EPSILONS[1::2]:
                     if n < 20_000 or name not in NULL:
-                        yield Cell(
-                            "grid", name, n, method, "sample", "ATE", epsilon, delta, runs[n]
-                        )
+                        yield cell("grid", name, n, method, runs[n], epsilon=epsilon)
 
 
 def nulls(method: str) -> tuple[str, ...]:
@@ -174,25 +125,22 @@ def nulls(method: str) -> tuple[str, ...]:
 def others() -> Iterator[Cell]:
     """Other levels, estimands and sizes, and a delta, on some populations."""
     for method, spec in proved().items():
-        made = Cell("others", "", 2000, method, "sample", "ATE", 1.0, 0.0, RUNS[2000])
         if "label" in spec.levels:
-            names = (*TRIAL[:2], *FEW[1:]) if method not in UNADJUSTED else TRIAL
-            for name in names:
+            for name in TRIAL if method in UNADJUSTED else (*TRIAL[:2], *FEW[1:]):
                 for n, runs in ((300, 40), (2000, 30)):
                     for epsilon in (0.5, 4.0):
-                        yield made._replace(
-                            population=name, n=n, level="label", epsilon=epsilon, runs=runs
-                        )
+                        own = {"level": "label", "epsilon": epsilon, "delta": 0.0}
+                        yield cell("others", name, n, method, runs, **own)
         if "ATT" in spec.estimands and method not in (*UNADJUSTED, *SLOW):
             for name in ("varying effects", "varying effects on few treated"):
                 for estimand in ("ATT", "ATC"):
-                    yield made._replace(population=name, estimand=estimand, epsilon=4.0)
+                    own = {"estimand": estimand, "epsilon": 4.0, "delta": 0.0}
+                    yield cell("others", name, 2000, method, RUNS[2000], **own)
     for name in (*TRIAL[:2], *CORE[:4]):
         for epsilon in EPSILONS:
-            made = Cell("others", name, 1000, "auto", "sample", "ATE", epsilon, 0.0, RUNS[1000])
-            yield made
-            yield made._replace(n=5000, runs=RUNS[5000])
-            yield made._replace(n=2000, delta=1e-6, runs=RUNS[5000])
+            for n, delta in ((1000, 0.0), (5000, 0.0), (2000, 1e-6)):
+                runs = RUNS[1000 if n == 1000 else 5000]
+                yield cell("others", name, n, "auto", runs, epsilon=epsilon, delta=delta)
 
 
 def noise() -> Iterator[Cell]:
@@ -200,83 +148,62 @@ def noise() -> Iterator[Cell]:
     for method in proved():
         names = STRATIFIED if method in MATCHING else (TRIAL[0], *CORE[:4], "binary and continuous")
         names = TRIAL if method in UNADJUSTED else FEW[:3] if method in SLOW else names
-        delta = 1e-6 if method == "smooth_matching" else 0.0
-        runs = 40 if method in SLOW else 120
         for name in names:
             for epsilon in (0.5, 4.0):
-                yield Cell("noise", name, 2000, method, "sample", "ATE", epsilon, delta, runs)
-    for cell in groups():
-        if cell.n == 2000:
-            yield cell._replace(part="noise", runs=60)
+                runs = 40 if method in SLOW else 120
+                yield cell("noise", name, 2000, method, runs, epsilon=epsilon)
+    yield from (x | {"part": "noise", "runs": 60} for x in groups() if x["n"] == 2000)
 
 
 def groups() -> Iterator[Cell]:
     """Effects by group: every group of every run counts once."""
     for method in ("dr_learner", "r_learner"):
         for name in (TRIAL[0], "three confounders", "varying effects", CORE[9]):
-            for n in (2000, 20_000):
+            for n, runs in ((2000, 60), (20_000, 20)):
                 for epsilon in (1.0, 4.0):
-                    made = Cell("groups", name, n, method, "sample", "CATE", epsilon, 0.0, 60)
-                    yield made._replace(runs=60 if n == 2000 else 20)
+                    own = {"estimand": "CATE", "epsilon": epsilon}
+                    yield cell("groups", name, n, method, runs, **own)
 
 
-def balance() -> Iterator[Cell]:
-    """Standardised differences on one sample, other noise every time."""
-    for method in ("dp_balance", "dp_balance, after weighting"):
-        for name in (TRIAL[0], *CORE[:4]):
-            for epsilon in (0.5, 4.0):
-                yield Cell("balance", name, 5000, method, "sample", "ATE", epsilon, 0.0, 60)
+CELLS = [*grid(), *others(), *noise(), *groups()]
+SMALL = list({x["method"]: x for x in grid() if x["n"] == 300 and x["epsilon"] == 4.0}.values())
+"""One cell for every method."""
 
 
-PARTS = {"grid": grid, "others": others, "noise": noise, "groups": groups, "balance": balance}
+@lru_cache(maxsize=100)
+def sample(name: str, n: int, people: int) -> pd.DataFrame:
+    return POPULATIONS[name].sample(n, people)
 
 
-def small() -> list[Cell]:
-    """One cell for every method."""
-    found = [cell for cell in grid() if cell.n == 300 and cell.epsilon == 4.0]
-    first = {cell.method: cell._replace(runs=4) for cell in reversed(found)}
-    return list(first.values())
+def run(people: int, seed: int, **cell: Any) -> Row | list[Row]:
+    """One row, or one for each group; a call that is refused says why."""
+    method, again = cell["method"], cell["part"] == "noise"
+    population = POPULATIONS[cell["population"]]
+    data = sample(cell["population"], cell["n"], 0 if again else people)
+    given = {"epsilon": cell["epsilon"], "bounds": population.declared, "seed": seed}
+    if cell["estimand"] == "CATE":
+        low, high = population.bounds["x1"]
+        given |= {"release": "groups", "by": f"cut(x1, [{low}, 0, {high}])"}
+        fit = dpe.dp_cate(population.formula, data, method, **given)
+        caution = getattr(fit, "warnings", "")
+        pairs = list(zip(fit.effects, truths(cell["population"]), strict=True))[: 1 if again else 2]
+        return [of_estimate(one, caution, truth, True, again) for one, truth in pairs]
+    spec, effect = proved()[method], EFFECTS[cell["estimand"]]
+    if "design" in {field.name for field in fields(spec.options)}:
+        given |= {"design": "randomised"} if cell["population"] in IN_TRIALS else {}
+    formula = population.formula if spec.uses_covariates else "y ~ t"
+    given |= {"delta": cell["delta"], "level": cell["level"]}
+    try:
+        fit = effect(formula, data, method, **given)
+    except DPEffectsError as error:
+        return {"refused": 1.0, "said": words(str(error))}
+    caution = "; ".join(x for x in fit.released.warning_lines if not x.startswith(STANDING))
+    truth = population.truth[cell["estimand"]]
+    found = of_estimate(fit.released, caution, truth, people < WIDTHS, again)
+    return found | {"assumes": assumed(fit) if people == 0 else ""}
 
 
-def measure(cell: Cell) -> Found:
-    run = of_groups if cell.estimand == "CATE" else of_average
-    found = of_balance(cell) if cell.part == "balance" else run(cell)
-    return found._replace(design=design(cell, found))
-
-
-def of_average(cell: Cell) -> Found:
-    spec = proved()[cell.method]
-    effect = {"ATE": dpe.dp_ate, "ATT": dpe.dp_att, "ATC": dpe.dp_atc}[cell.estimand]
-    designed = "design" in {field.name for field in fields(spec.options)}
-    options = {"design": "randomised"} if designed and cell.population in IN_TRIALS else {}
-    first, rows, said, assumes = crc32(repr(cell).encode()), [], Counter(), ""
-    for seed in range(cell.runs):
-        population, data = sample(cell.population, cell.n, 0 if cell.part == "noise" else seed)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                fit = effect(
-                    population.formula if spec.uses_covariates else "y ~ t",
-                    data,
-                    cell.method,
-                    epsilon=cell.epsilon,
-                    delta=cell.delta,
-                    level=cell.level,
-                    bounds=population.declared,
-                    seed=first + seed,
-                    **options,
-                )
-        except DPEffectsError as error:
-            said[words(str(error))] += 1
-            continue
-        truth = population.truth[cell.estimand]
-        caution = "; ".join(x for x in fit.released.warning_lines if not x.startswith(STANDING))
-        rows.append(
-            of_estimate(fit.released, caution, truth, seed < WIDTHS, again=cell.part == "noise")
-        )
-        said[words(caution)] += bool(caution)
-        assumes = assumes or assumed(fit)
-    return summed(rows, cell.runs, said)._replace(assumes=assumes)
+EFFECTS = {"ATE": dpe.dp_ate, "ATT": dpe.dp_att, "ATC": dpe.dp_atc}
 
 
 def words(caution: str) -> str:
@@ -293,50 +220,28 @@ def assumed(fit: dpe.Result) -> str:
 
 
 def of_estimate(
-    estimate: Estimate, caution: str, truth: float, width: bool = True, again: bool = False
-) -> tuple[float, ...]:
+    estimate: Estimate, caution: str, truth: float, width: bool, again: bool
+) -> dict[str, Any]:
     """A row of one run. An interval holds the truth where the truth would not be rejected.
 
     Noise is that of the released value, before it is cut to what an effect can be.
     """
     p = p_value(replace(estimate, identification=""), truth)
-    first = (bool(caution), estimate.associated)
+    found = {"refused": 0.0, "said": words(caution), "warned": float(bool(caution))}
+    found |= {"associated": float(estimate.associated), "absent": float(isinstance(p, Unavailable))}
     if isinstance(p, Unavailable):
-        return (*first, *[np.nan] * 7)
+        return found
     low, high = interval(estimate, 0.95) if width else (np.nan, np.nan)
     assert not width or (low <= truth <= high) == (p >= 0.05)
-    return (
-        *first,
-        *(p >= 1.0 - level for level in LEVELS),
-        (high - low) / 2,
-        (p < 0.05 and not estimate.associated) if truth == 0.0 else np.nan,
-        (estimate.value if again else estimate.point) - truth,
-        estimate.noise_variance,
-    )
-
-
-def of_groups(cell: Cell) -> Found:
-    rows, said = [], Counter()
-    for seed in range(cell.runs):
-        again = cell.part == "noise"
-        population, data = sample(cell.population, cell.n, 0 if again else seed)
-        low, high = population.bounds["x1"]
-        fit = dpe.dp_cate(
-            population.formula,
-            data,
-            cell.method,
-            release="groups",
-            by=f"cut(x1, [{low}, 0, {high}])",
-            epsilon=cell.epsilon,
-            bounds=population.declared,
-            seed=crc32(repr(cell).encode()) + seed,
-        )
-        caution = getattr(fit, "warnings", "")
-        said[words(caution)] += bool(caution)
-        pairs = list(zip(fit.effects, truths(cell.population), strict=True))
-        pairs = pairs[:1] if again else pairs
-        rows += [of_estimate(estimate, caution, truth) for estimate, truth in pairs]
-    return summed(rows, len(rows), said)
+    rejected = float(p < 0.05 and not estimate.associated) if truth == 0.0 else np.nan
+    holds = {f"cover{100 * level:g}": float(p >= 1.0 - level) for level in LEVELS}
+    return found | {
+        **holds,
+        "half_width": (high - low) / 2,
+        "rejected": rejected,
+        "error": (estimate.value if again else estimate.point) - truth,
+        "variance": estimate.noise_variance,
+    }
 
 
 @lru_cache
@@ -348,57 +253,47 @@ def truths(name: str) -> list[float]:
     return [float(effect[columns["x1"] <= 0].mean()), float(effect[columns["x1"] > 0].mean())]
 
 
-def of_balance(cell: Cell) -> Found:
-    population, data = sample(cell.population, cell.n, 0)
-    weighted = "weighting" in cell.method
-    columns = ["smd_adjusted", "noise_sd_adjusted"] if weighted else ["smd", "noise_sd"]
-    tables = [
-        dpe.dp_balance(
-            population.formula,
-            data,
-            epsilon=cell.epsilon,
-            bounds=population.declared,
-            adjusted=weighted,
-            seed=crc32(repr(cell).encode()) + seed,
-        ).tidy()[columns]
-        for seed in range(cell.runs)
-    ]
-    found = np.array(tables, float)  # runs, covariates, (difference, noise)
-    there = ~np.isnan(found).any(axis=2)
-    found[~there] = np.nan
-    kept = there.sum(axis=0) > 1
-    spread = np.sqrt(np.nanmean(np.nanvar(found[:, kept, 0], axis=0, ddof=1)))
-    reported = np.sqrt(np.nanmean(found[:, kept, 1] ** 2))
-    none = [np.nan] * 9
-    return Found(0.0, 1.0 - float(there.mean()), *none, float(spread), float(reported), "")
+COLUMNS = (
+    "warned",
+    "associated",
+    "absent",
+    "cover95",
+    "error",
+    "variance",
+    "half_width",
+    "rejected",
+)
 
 
-def summed(rows: list[tuple[float, ...]], runs: int, said: Counter[str]) -> Found:
-    first = said.most_common(1)[0][0] if +said else ""
-    if not rows:
-        return Found(1.0, *[np.nan] * 12, first)
-    found = np.array(rows, float)
-    there = found[~np.isnan(found[:, 2])]
-    refused, absent = 1.0 - len(found) / runs, 1.0 - len(there) / len(found)
-    warned, associated = found[:, :2].mean(axis=0)
-    if len(there) < 2:
-        return Found(refused, 1.0, *[np.nan] * 3, warned, np.nan, associated, *[np.nan] * 5, first)
-    quiet = there[there[:, 0] == 0, 3]
-    half, rejected, error, variance = there[:, 5:].T
-    return Found(
-        refused,
-        absent,
-        *there[:, 2:5].mean(axis=0),
-        warned,
-        quiet.mean() if len(quiet) else np.nan,
-        associated,
-        rejected.mean(),
-        np.nanmedian(half),
-        error.mean(),
-        error.std(ddof=1),
-        np.sqrt(np.median(variance)),
-        first,
-    )
+def summed(runs: pd.DataFrame) -> Row:
+    """Shares of the runs, and of those with an interval; means and medians over them.
+
+    ``refused``: an error before anything was charged; ``absent``: no interval; ``warned``: with a
+    caution above the estimate, most often ``said``; ``silent``: what covers at 95 % of those
+    without one; ``rejected``: p below 0.05 where there is no effect; ``assumes``: what the summary
+    says above the estimate.
+    """
+    runs = runs.reindex(columns=[*dict.fromkeys([*runs.columns, *COLUMNS, "assumes"])])
+    made, there = runs[runs["refused"] == 0], runs[runs["cover95"].notna()]
+    said = runs["said"][runs["said"] != ""]
+    few = len(there) < 2
+    shares = {x: np.nan if few else there[x].mean() for x in there if x.startswith("cover")}
+    row = {
+        "refused": runs["refused"].mean(),
+        "absent": 1.0 if few else made["absent"].mean(),
+        **shares,
+        "warned": made["warned"].mean(),
+        "silent": np.nan if few else there["cover95"][there["warned"] == 0].mean(),
+        "associated": made["associated"].mean(),
+        "rejected": there["rejected"].mean(),
+        "half_width": there["half_width"].median(),
+        "bias": there["error"].mean(),
+        "spread": there["error"].std(),
+        "noise": np.sqrt(there["variance"].median()),
+        "said": said.mode().iloc[0] if len(said) else "",
+        "assumes": max(runs["assumes"].dropna(), default="", key=len),
+    }
+    return row | {"design": design(runs.attrs | row)}
 
 
 # Tables
@@ -407,6 +302,7 @@ def summed(rows: list[tuple[float, ...]], runs: int, said: Counter[str]) -> Foun
 def read(table: pd.DataFrame) -> pd.DataFrame:
     """Cells with what is derived from them: design, counted runs, and whether a miss is silent."""
     made = table.fillna({"said": "", "assumes": ""})
+    made["design"] = [design(row) for row in made.to_dict("records")]
     made["counted"] = (made["runs"] * (1 - made["refused"]) * (1 - made["absent"])).fillna(0)
     made["low"] = made["cover95"] < 0.9
     held = (made["counted"] * made["cover95"]).round()
@@ -549,29 +445,29 @@ def reason(row: pd.Series) -> str:
     return f"too short: half-width {row['half_width']:.2g}, 1.96 sd {1.96 * row['spread']:.2g}"
 
 
-def page(made: pd.DataFrame, name: str, folder: Path) -> None:
+def page(cells: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    made = read(cells)
     average = made[made["part"].isin(["grid", "others"])]
-    short = in_short(average)
-    tables = {
-        "In short": short,
+    return {
+        "In short": in_short(average),
         "By design": by_design(average),
         "Effects by group": by_design(made[made["part"] == "groups"]),
         "Reported over real standard deviation of the noise": of_noise(
-            made[made["part"].isin(["noise", "balance"])]
+            made[made["part"] == "noise"]
         ),
         "Cells below 90 %": misses(made[made["part"] != "noise"]),
     }
-    tables = {title: table for title, table in tables.items() if len(table)}
-    whole = sum(1 for part in PARTS.values() for _ in part())
-    on_page = f"{LEAD}\n\nOn file are {len(made)} of the {whole} cells of the whole grid."
-    save(name, "How often intervals cover", tables, folder=folder, lead=on_page)
-    if folder == RESULTS and name == "coverage":
-        path = RESULTS.parents[1] / "docs" / "guide" / "accuracy.md"
-        before, _, rest = path.read_text().partition("<!-- coverage -->\n")
-        after = rest.partition("<!-- end -->")[2]
-        kept = ["method", *DESIGNS, "cells", "below 90 %", "silent"]
-        table = short[~short["method"].str.contains(",")][kept].to_markdown(index=False)
-        path.write_text(f"{before}<!-- coverage -->\n{table}\n<!-- end -->{after}")
+
+
+def into_guide(tables: dict[str, pd.DataFrame], cells: pd.DataFrame) -> None:
+    """Put the short table between its marks in the guide."""
+    path = Path(__file__).parents[1] / "docs" / "guide" / "accuracy.md"
+    before, _, rest = path.read_text(encoding="utf-8").partition("<!-- coverage -->\n")
+    short, kept = tables["In short"], ["method", *DESIGNS, "cells", "below 90 %", "silent"]
+    table = short[~short["method"].str.contains(",")][kept].to_markdown(index=False)
+    after = rest.partition("<!-- end -->")[2]
+    made = f"{before}<!-- coverage -->\n{table}\n<!-- end -->{after}"
+    path.write_text(made, encoding="utf-8")
 
 
 LEAD = """\
@@ -607,26 +503,11 @@ reported noise is less than what reruns show. That of models depends on how stro
 which is hardly known where models are mostly noise."""
 
 
-def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    for flag in ("small", "fresh", "table"):
-        asked.add_argument(f"--{flag}", action="store_true")
-    asked.add_argument("--workers", type=int, default=1)
-    asked.add_argument("--methods", nargs="*")
-    asked.add_argument("--parts", nargs="*", default=list(PARTS))
-    asked.add_argument("--folder", type=Path, default=RESULTS)
-    given = asked.parse_args()
-    name = "coverage_small" if given.small else "coverage"
-    path = given.folder / f"{name}.csv"
-    if given.fresh:
-        path.unlink(missing_ok=True)
-    if not given.table:
-        cells = small() if given.small else [c for part in given.parts for c in PARTS[part]()]
-        cells = [c for c in cells if not given.methods or c.method in given.methods]
-        cells.sort(key=lambda cell: (cell.n, cell.population))
-        keep(path, cells, measure, given.workers)
-    page(read(on_file(path)), name, given.folder)
-
-
-if __name__ == "__main__":
-    main()
+TABLE = Table(
+    "How often intervals cover",
+    (Part("", CELLS, run, summed, runs=60, small=SMALL, csv="coverage"),),
+    lead=LEAD,
+    page=page,
+    after=into_guide,
+    minutes=16,
+)

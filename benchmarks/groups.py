@@ -1,19 +1,14 @@
 """Effects by group: error and coverage of both learners, on populations of several kinds.
 
-    python benchmarks/groups.py               # half an hour
-    python benchmarks/groups.py --runs 2      # a minute or two
-
 Four groups, effects that differ between them, five or ten covariates. Seeds are those of nothing
 else in the package.
 """
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
 import pandas as pd
-from report import save
+from harness import Part, Table, grid, percent, root, standard_error
 
 import dpeffects as dpe
 
@@ -31,7 +26,7 @@ QUARTERS = "cut(x1, [0, 0.25, 0.5, 0.75, 1])"
 START = 50_000
 
 
-def population(kind: str, n: int, seed: int) -> pd.DataFrame:
+def drawn(kind: str, n: int, seed: int) -> pd.DataFrame:
     """Records with both mean outcomes; groups are quarters of x1, or the column g."""
     if kind == "confounded":
         return dpe.simulate("confounded", n=n, seed=seed)
@@ -59,64 +54,42 @@ def population(kind: str, n: int, seed: int) -> pd.DataFrame:
     return pd.DataFrame(x, columns=COVARIATES).assign(**made, mu0=control, mu1=control + effect)
 
 
-def run(kind: str, n: int, epsilon: float, method: str, seed: int) -> pd.DataFrame:
-    data = population(kind, n, seed)
+def run(people: int, noise: int, population: str, n: int, epsilon: float, method: str):
+    """Every group counts once."""
+    data = drawn(population, n, START + people)
     names = [name for name in data if name[0] == "x"]
-    by = "g" if kind == "unequal groups" else QUARTERS
+    by = "g" if population == "unequal groups" else QUARTERS
     group = data["g"] if by == "g" else np.minimum(4 * data["x1"], 3).astype(int)
-    low, high = (0, 1) if kind in ("binary", "confounded") else (-0.5, 1.5)
-    bounds = {**dict.fromkeys(names, (0, 1)), "outcome": (low, high)}
-    if by == "g":
-        bounds["g"] = [0, 1, 2, 3]
-    fit = dpe.dp_cate(
-        f"outcome ~ treatment | {' + '.join(names)}",
-        data,
-        method,
-        release="groups",
-        by=by,
-        epsilon=epsilon,
-        bounds=bounds,
-        seed=seed,
-        **({"design": "randomised"} if kind == "trial" else {}),
-    )
-    truth = (data["mu1"] - data["mu0"]).groupby(group).mean().to_numpy()
-    found = fit.tidy()
+    ends = (0, 1) if population in ("binary", "confounded") else (-0.5, 1.5)
+    bounds = {**dict.fromkeys(names, (0, 1)), "outcome": ends}
+    bounds |= {"g": [0, 1, 2, 3]} if by == "g" else {}
+    asked = {"release": "groups", "by": by, "epsilon": epsilon, "bounds": bounds, "seed": noise}
+    asked |= {"design": "randomised"} if population == "trial" else {}
+    fit = dpe.dp_cate(f"outcome ~ treatment | {' + '.join(names)}", data, method, **asked)
+    truth, found = (data["mu1"] - data["mu0"]).groupby(group).mean().to_numpy(), fit.tidy()
     covered = (found["conf_low"] <= truth) & (truth <= found["conf_high"])
     known = found["conf_low"].notna()
-    error = (found["estimate"] - truth) ** 2
-    return pd.DataFrame({"error": error, "known": known, "covered": covered.where(known)})
+    made = {"error": found["estimate"] - truth, "known": known}
+    return pd.DataFrame({**made, "covered": covered.where(known).astype(float)}).to_dict("records")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=40)
-    runs, rows = parser.parse_args().runs, []
-    for kind in KINDS:
-        for n in (2_000, 10_000):
-            for epsilon in (0.5, 1.0, 4.0):
-                row = {"population": kind, "n": n, "epsilon": epsilon}
-                for method in ("one_step", "dr_learner"):
-                    if method == "dr_learner" and epsilon != 1.0:
-                        continue
-                    seeds = range(START, START + (runs if method == "one_step" else runs // 2))
-                    found = pd.concat([run(kind, n, epsilon, method, seed) for seed in seeds])
-                    row[f"{method}, error"] = round(float(np.sqrt(found["error"].mean())), 4)
-                    row[f"{method}, covers %"] = round(
-                        100 * found["covered"].astype(float).mean(), 1
-                    )
-                    row[f"{method}, with an interval %"] = round(100 * found["known"].mean(), 1)
-                rows.append(row)
-                print(row, flush=True)
-    points = 100 * np.sqrt(0.95 * 0.05 / (4 * runs))
-    notes = (
-        f"{runs} runs a cell, four groups each, of `one_step` (standard error of a coverage of "
-        f"95 %: {points:.1f} points), half as many of `dr_learner`, "
-        "at epsilon 1 only. Populations: "
-        + "; ".join(f"*{k}*: {v}" for k, v in KINDS.items())
-        + "."
-    )
-    save("groups", "Effects by group", {"": pd.DataFrame(rows)}, notes)
+COLUMNS = {
+    "error": root("error"),
+    "covers %": percent("covered"),
+    "with an interval %": percent("known"),
+}
+CELLS = [
+    cell
+    for method, epsilons in (("one_step", (0.5, 1.0, 4.0)), ("dr_learner", (1.0,)))
+    for cell in grid(population=KINDS, n=(2_000, 10_000), epsilon=epsilons, method=[method])
+]
 
-
-if __name__ == "__main__":
-    main()
+TABLE = Table(
+    "Effects by group",
+    (Part("", CELLS, run, COLUMNS, runs=40),),
+    "Four groups in each run (standard error of a coverage of 95 % in 40 runs: "
+    f"{standard_error(160)} points). Populations: "
+    + "; ".join(f"*{k}*: {v}" for k, v in KINDS.items())
+    + ".",
+    minutes=2,
+)

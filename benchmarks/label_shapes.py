@@ -1,8 +1,5 @@
 """Label level where the truth bends: coverage and length of intervals, over many populations.
 
-    python benchmarks/label_shapes.py            # some ten minutes
-    python benchmarks/label_shapes.py --tune     # other populations, to set constants by
-
 A seed makes a population: 3 to 6 columns, normal, uniform, skewed or two-valued, the shape in two
 of them at places drawn at random, in the score, the outcome, or both (a line in the other), and
 which effect is asked for. Constants were set on seeds below 1,000; seeds from 1,000 on were run
@@ -11,19 +8,16 @@ once.
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pandas as pd
-from report import save
+from harness import Part, Table, mean, percent, rms, root
 
 import dpeffects as dpe
 
-TUNE = "--tune" in sys.argv
-FIRST = 0 if TUNE else 1000
+FIRST = 1000
 SHAPES = ("lines", "step", "hinge", "product", "u")
-CELLS = ((2_000, 0.5, 40), (2_000, 2.0, 40), (5_000, 1.0, 40), (20_000, 1.0, 10))
-"""Records, epsilon, and runs."""
+SIZES = ((2_000, 0.5), (2_000, 2.0), (5_000, 1.0), (20_000, 1.0))
+"""Records and epsilon."""
 EFFECT, RANGE = 0.5, (-6.0, 7.0)
 CALLS = {"ATE": dpe.dp_ate, "ATT": dpe.dp_att, "ATC": dpe.dp_atc}
 
@@ -70,37 +64,24 @@ def population(shape: str, n: int, seed: int) -> tuple[pd.DataFrame, dict[str, t
     return data, {**bounds, "y": RANGE}, str(rng.choice(list(CALLS)))
 
 
-def main() -> None:
-    rows = []
-    for n, epsilon, runs in CELLS:
-        for shape in SHAPES:
-            found = []
-            for seed in range(FIRST, FIRST + runs):
-                data, bounds, estimand = population(shape, n, seed)
-                formula = "y ~ t | " + " + ".join(name for name in bounds if name != "y")
-                given = {"level": "label", "epsilon": epsilon, "bounds": bounds, "seed": seed}
-                made = CALLS[estimand](formula, data, **given)
-                low, high = made.conf_int()
-                found.append((low <= EFFECT <= high, made.estimate - EFFECT, (high - low) / 2.0))
-            inside, error, half = np.array(found, float).T
-            rmse = float(np.sqrt((error**2).mean()))
-            rows.append(
-                {
-                    "n": n,
-                    "epsilon": epsilon,
-                    "shape": shape,
-                    "runs": runs,
-                    "covered, %": round(100.0 * inside.mean(), 1),
-                    "bias": round(float(error.mean()), 4),
-                    "rmse": round(rmse, 4),
-                    "half-width": round(float(half.mean()), 4),
-                    "half-width / 1.96 rmse": round(float(half.mean()) / 1.96 / rmse, 2),
-                }
-            )
-            print(rows[-1], flush=True)
-    if not TUNE:
-        save("label_shapes", "Label level where the truth bends", {"": pd.DataFrame(rows)})
+def run(people: int, noise: int, n: int, epsilon: float, shape: str):
+    data, bounds, estimand = population(shape, n, FIRST + people)
+    formula = "y ~ t | " + " + ".join(name for name in bounds if name != "y")
+    given = {"level": "label", "epsilon": epsilon, "bounds": bounds, "seed": noise}
+    made = CALLS[estimand](formula, data, **given)
+    low, high = made.conf_int()
+    error = made.estimate - EFFECT
+    return {"covered": low <= EFFECT <= high, "error": error, "half": (high - low) / 2.0}
 
 
-if __name__ == "__main__":
-    main()
+COLUMNS = {
+    "covered, %": percent("covered"),
+    "bias": mean("error"),
+    "rmse": root("error"),
+    "half-width": mean("half"),
+    "half-width / 1.96 rmse": lambda x: round(x["half"].mean() / 1.96 / rms(x["error"]), 2),
+}
+CELLS = [{"n": n, "epsilon": epsilon, "shape": x} for n, epsilon in SIZES for x in SHAPES]
+TABLE = Table(
+    "Label level where the truth bends", (Part("", CELLS, run, COLUMNS, runs=24),), minutes=4
+)

@@ -1,8 +1,5 @@
 """Effects among compliers: what privacy costs, and how often intervals cover, weak or strong.
 
-    python benchmarks/late.py            # some ten minutes on two cores
-    python benchmarks/late.py --small    # a quick look, nothing saved
-
 Who always or never takes the treatment has other outcomes than compliers, by a cause that no column
 has. Errors are root mean squares; those without privacy are two-stage least squares on the same
 people, with the same covariates. An effect is covered where the test of it is not rejected.
@@ -10,23 +7,18 @@ people, with the same covariates. An effect is covered where the test of it is n
 
 from __future__ import annotations
 
-import sys
-import warnings
-from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
-from report import save
+from harness import Part, Table, grid, over, percent, root
 
 import dpeffects as dpe
-from dpeffects.progress import bar
 
-SMALL = "--small" in sys.argv
-RUNS = 20 if SMALL else 120
 BOUNDS = {"y": (0, 1), "x1": (-1, 1), "x2": (-1, 1)}
 NOTE = (
-    "The standard error of a coverage of 95 % is 2. With "
+    "The standard error of a coverage of 95 % in 120 runs is 2. With "
     "an instrument that is confounded the intervals allow for curves in its score that the formula "
     "does not have, as those of `dp_ate` do, and cover more often where there are none. Errors "
     "with covariates that no adjustment pays for are those of the unadjusted ratio."
@@ -73,73 +65,56 @@ def plain(frame: pd.DataFrame, adjusted: bool) -> float:
     return float((own @ y) / (own @ d))
 
 
-def setting(kind: str, n: int, compliers: float, epsilon: float, how: str) -> dict:
-    """Errors and coverage in one population."""
-    adjusted = how != "none"
-    truth = float(people(kind, 300_000, compliers, 10**6, how)["effect"].mean())
-    right = " | x1 + x2" if adjusted else ""
-    design = "observational" if how == "confounded" else "randomised"
-    found = []
-    for seed in range(RUNS):
-        frame = people(kind, n, compliers, seed, how)
-        fit = dpe.dp_late(
-            f"y ~ d{right}",
-            frame,
-            instrument="z",
-            epsilon=epsilon,
-            bounds=BOUNDS,
-            design=design,
-            seed=seed + 10**7,
-        )
-        p = fit.arm_table.p_value(truth)
-        errors = fit.estimate - truth, plain(frame, adjusted) - truth
-        found.append([*errors, p > 0.05, fit.arm_table.weak])
-    each = np.array(found, float)
-    error, without = np.sqrt((each[:, :2] ** 2).mean(axis=0))
+@cache
+def truth(kind: str, compliers: float, how: str) -> float:
+    return float(people(kind, 300_000, compliers, 10**6, how)["effect"].mean())
+
+
+def run(
+    seed: int, noise: int, outcome: str, covariates: str, compliers: float, n: int, epsilon: float
+):
+    adjusted, true = covariates != "none", truth(outcome, compliers, covariates)
+    frame = people(outcome, n, compliers, seed, covariates)
+    design = "observational" if covariates == "confounded" else "randomised"
+    asked = {"epsilon": epsilon, "bounds": BOUNDS, "design": design, "seed": noise}
+    fit = dpe.dp_late("y ~ d | x1 + x2" if adjusted else "y ~ d", frame, instrument="z", **asked)
     return {
-        "outcome": kind,
-        "covariates": how,
-        "compliers": f"{100 * compliers:.0f} %",
-        "n": n,
-        "epsilon": epsilon,
-        "error": round(float(error), 4),
-        "without privacy": round(float(without), 4),
-        "ratio": round(float(error / without), 2),
-        "covered": round(100.0 * float(each[:, 2].mean()), 1),
-        "called weak": f"{100 * each[:, 3].mean():.0f} %",
+        "error": fit.estimate - true,
+        "plain": plain(frame, adjusted) - true,
+        "covered": fit.arm_table.p_value(true) > 0.05,
+        "weak": fit.arm_table.weak,
     }
 
 
-def main() -> None:
-    warnings.simplefilter("ignore")
-    kinds, sizes, shares = ("normal", "binary", "skewed"), (5_000, 20_000), (0.4, 0.1)
-    plans = {
-        "Randomised instrument": [
-            (kind, n, share, 1.0, "none") for kind in kinds for n in sizes for share in shares
-        ],
-        "With two covariates": [
-            ("normal", n, share, 1.0, how)
-            for how in ("prognostic", "confounded")
-            for n in sizes
-            for share in shares
-        ],
-        "By epsilon": [
-            ("normal", 5_000, share, epsilon, "none")
-            for share in shares
-            for epsilon in (0.2, 0.5, 2.0)
-        ],
-        "Hardly any compliers": [("normal", 5_000, share, 1.0, "none") for share in (0.03, 0.01)],
-    }
-    tables = {}
-    for name, cases in plans.items():
-        with ProcessPoolExecutor(2) as pool:
-            each = [pool.submit(setting, *case) for case in cases]
-            tables[name] = pd.DataFrame([found.result() for found in bar(each, name)])
-        if SMALL:
-            print(tables[name].to_string())
-    if not SMALL:
-        save("late", f"Effects among compliers, {RUNS} runs each", tables, NOTE)
+COLUMNS = {
+    "error": root("error"),
+    "without privacy": root("plain"),
+    "ratio": over("error", "plain"),
+    "covered": percent("covered"),
+    "called weak": percent("weak", 0),
+}
 
 
-if __name__ == "__main__":
-    main()
+def part(
+    title: str,
+    outcome=("normal",),
+    how=("none",),
+    compliers=(0.4, 0.1),
+    n=(5_000, 20_000),
+    epsilon=(1.0,),
+):
+    cells = grid(outcome=outcome, covariates=how, compliers=compliers, n=n, epsilon=epsilon)
+    return Part(title, cells, run, COLUMNS, runs=120)
+
+
+TABLE = Table(
+    "Effects among compliers",
+    (
+        part("Randomised instrument", outcome=("normal", "binary", "skewed")),
+        part("With two covariates", how=("prognostic", "confounded")),
+        part("By epsilon", n=(5_000,), epsilon=(0.2, 0.5, 2.0)),
+        part("Hardly any compliers", n=(5_000,), compliers=(0.03, 0.01)),
+    ),
+    NOTE,
+    minutes=4,
+)

@@ -1,36 +1,25 @@
 """The leaderboard: methods x data x epsilon, 50 samples each, against known effects.
 
-    python benchmarks/leaderboard.py --workers 2              # everything; hours; it resumes
-    python benchmarks/leaderboard.py --methods dpci --data ist # some entries, some data
-    python benchmarks/leaderboard.py --table                  # only the tables, of what is on file
-
-Takes the arguments of `dpeffects bench`. Runs are appended to results/leaderboard_runs.csv, which
-is kept as .parquet and made of it where it is missing. Of all runs on file it makes
-results/leaderboard.csv (one row a cell), .md and .png, and the table in docs/guide/accuracy.md. A
-cell is one entry on one data set at one epsilon.
+It makes results/leaderboard.csv (one row a cell), .md and .png, and the table in
+docs/guide/accuracy.md. A cell is one entry on one data set at one epsilon. `dpeffects bench` does
+the same for entries and data of one's own.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import re
-import sys
 from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from report import RESULTS, save
+from harness import Part, Table, grid
+from report import RESULTS
 
-from dpeffects.cli.arguments import add_parameters, values_for
 from dpeffects.evidence.leaderboard import Leaderboard, bench, entries, tasks
-from dpeffects.evidence.leaderboard.benchmark import COLUMNS, FACTS, KEYS
 from dpeffects.evidence.leaderboard.board import NEAR
-from dpeffects.evidence.simulations.simulation import on_file
 
-RUNS = RESULTS / "leaderboard_runs.csv"
-KEPT = RUNS.with_suffix(".parquet")
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "guide" / "accuracy.md"
 BAR, REPEATS = 0.8, 50
 ABSENT = {
@@ -44,49 +33,29 @@ ABSENT = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    add_parameters(parser, bench)
-    parser.add_argument("--table", action="store_true")
-    given = parser.parse_args()
-    if KEPT.exists() and not RUNS.exists():
-        pd.read_parquet(KEPT).to_csv(RUNS, index=False, na_rep="nan")
-    if not given.table:
-        bench(**values_for(given, bench) | {"path": RUNS})
-    render(on_record(given.seed or 0))
+def run(people: int, noise: int, data: str, fit: str):
+    """All epsilons on one sample, which is the same for all entries."""
+    made = bench(fit, data, repeats=1, seed=people).runs
+    return made.assign(repeat=people).drop(columns=["data", "fit"]).to_dict("records")
 
 
-def on_record(seed: int) -> Leaderboard:
-    """All runs on file, whoever asked for them."""
-    runs = pd.DataFrame(on_file(RUNS, COLUMNS, KEYS), columns=COLUMNS)
-    runs.to_parquet(KEPT, index=False, compression="zstd")
-    runs = runs[(runs["seed"] == seed) & runs["fit"].isin(entries())]
-    for name in FACTS:  # as they are now
-        runs[name] = [getattr(entries()[fit], name) for fit in runs["fit"]]
-    runs["data"] = pd.Categorical(runs["data"], list(tasks()))
-    runs["fit"] = pd.Categorical(runs["fit"], list(entries()))
-    runs = runs.sort_values(["data", "fit", "epsilon", "repeat"])
-    runs = runs.astype({"data": str, "fit": str})
-    kept = [tasks()[name] for name in runs["data"].unique()]
-    return Leaderboard(
-        runs, tuple(entries().values()), tuple(kept), int(runs["repeat"].max()) + 1, seed
-    )
+def board_of(runs: pd.DataFrame) -> Leaderboard:
+    words = ("warnings", "failure")
+    runs = runs.assign(**{x: runs[x].fillna("") for x in words}, seed=0)
+    runs["repeat"] = runs["repeat"].astype(int)
+    kept = [tasks()[name] for name in tasks() if name in set(runs["data"])]
+    return Leaderboard(runs, tuple(entries().values()), tuple(kept), runs["repeat"].max() + 1, 0)
 
 
-def render(board: Leaderboard) -> None:
+def page(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    board = board_of(runs)
     cells = board.tidy()
-    cells.to_csv(RESULTS / "leaderboard.csv", index=False, float_format="%.5g")
-    ax = board.plot()
-    ax.figure.savefig(RESULTS / "leaderboard.png", dpi=130, bbox_inches="tight")
     epsilons = sorted(e for e in cells["epsilon"].unique() if math.isfinite(e))
-    tables = {
+    return {
         "Best with a proved guarantee for records": winners(board),
         "Where none of ours is within 10 % of the best": behind(board),
         "Over all cells": over_all(board),
-    }
-    for epsilon in epsilons:
-        tables[f"Relative error, epsilon {epsilon:g}"] = wide(cells, "error", epsilon)
-    tables |= {
+        **{f"Relative error, epsilon {e:g}": wide(cells, "error", e) for e in epsilons},
         "Mean relative error, epsilon 1": wide(cells, "mean_error", 1.0),
         "Coverage of 95 % intervals, epsilon 1, %": wide(cells, "coverage", 1.0, 100.0),
         "Width of the intervals over the effect, epsilon 1": wide(cells, "width", 1.0),
@@ -95,7 +64,13 @@ def render(board: Leaderboard) -> None:
         "Empty cells": empty(board),
         "Not there": pd.DataFrame(ABSENT.items(), columns=["baseline", "reason"]),
     }
-    save("leaderboard", "Leaderboard", tables, notes(board))
+
+
+def after(tables: dict[str, pd.DataFrame], runs: pd.DataFrame) -> None:
+    """Write the cells and the picture, and put the best into the guide."""
+    board = board_of(runs)
+    board.tidy().to_csv(RESULTS / "leaderboard.csv", index=False, float_format="%.5g")
+    board.plot().figure.savefig(RESULTS / "leaderboard.png", dpi=130, bbox_inches="tight")
     into_page(winners(board), samples(board, set(board.places()["best"])))
 
 
@@ -150,11 +125,12 @@ def samples(board: Leaderboard, fits: Collection[str] | None = None) -> str:
     return f"{least if least == most else f'{least} to {most}'} samples a cell"
 
 
-def notes(board: Leaderboard) -> str:
+def notes(runs: pd.DataFrame) -> str:
+    board = board_of(runs)
     found, near = board.places(), 100 * board.glance()["near"].iloc[0]
     met = "reaches" if near >= 100 * BAR else "misses"
     return (
-        f"{samples(board)}, seed {board.seed}. "
+        f"{samples(board)}. "
         f"In {near:.0f} % of {len(found)} places (data and epsilon) one of our methods is best or "
         f"within {100 * NEAR:.0f} % of the best, which {met} the bar of {100 * BAR:.0f} %.\n\n"
         "Error is the median over samples of |estimate - truth| / |truth|; a mean would rank by "
@@ -168,17 +144,7 @@ def notes(board: Leaderboard) -> str:
         "its rows with replacement. All entries see the same samples. Entries that need a delta "
         "have 1e-5; those with an interval pay for it out of the same epsilon. Seconds (while both "
         "cores were busy) and memory (what a call adds to the peak of its process) are medians. "
-        "Data and noise are seeded, so that every run can be repeated." + fewer(board)
-    )
-
-
-def fewer(board: Leaderboard) -> str:
-    """Say that some entries are not done."""
-    if board.runs.groupby(["data", "fit", "epsilon"]).size().min() >= REPEATS:
-        return ""
-    return (
-        f" Entries with fewer samples than {REPEATS} (column samples) take seconds a call; the "
-        "command goes on with them."
+        "Data and noise are seeded, so that every run can be repeated."
     )
 
 
@@ -191,5 +157,22 @@ def into_page(table: pd.DataFrame, said: str) -> None:
     PAGE.write_text(found, encoding="utf-8")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+SMALL = grid(data=["lalonde"], fit=("auto", "diff_in_means", "plain_means"))
+TABLE = Table(
+    "Leaderboard",
+    (
+        Part(
+            "",
+            grid(data=tasks(), fit=entries()),
+            run,
+            runs=REPEATS,
+            by=("epsilon", "repeat"),
+            small=SMALL,
+            chunk=1,
+        ),
+    ),
+    notes,
+    page=page,
+    after=after,
+    minutes=11,
+)

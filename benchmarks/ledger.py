@@ -1,8 +1,5 @@
 """Durable ledgers: processes that are killed, files that are damaged, and how long things take.
 
-    python benchmarks/ledger.py            # 330 kills, 300 damaged files, about 5 minutes
-    python benchmarks/ledger.py --small    # 120 kills, 100 damaged files; keeps no table
-
 A process that is killed reserves, charges, draws and settles as a call does, with or without an
 anchor, or finds, pays for, draws and answers requests as a site of a federation does. Eight run at
 a time, and each gets SIGKILL at a random moment of its first fifth of a second
@@ -26,31 +23,33 @@ from json import loads
 from pathlib import Path
 
 import pandas as pd
-from report import save
+from harness import Part, Table, grid
+from report import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger  # noqa: E402
-from dpeffects.ledgers.transaction import Transaction  # noqa: E402
-from dpeffects.privacy.budget import Budget  # noqa: E402
-from dpeffects.privacy.ledger import Terms  # noqa: E402
-from dpeffects.services.gate.store import Price, Store  # noqa: E402
-from tests.damage import count  # noqa: E402
-from tests.killing import charge  # noqa: E402
-from tests.privacy.conftest import Server, binaries  # noqa: E402
+from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
+from dpeffects.ledgers.transaction import Transaction
+from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.ledger import Terms
+from dpeffects.services.gate.store import Price, Store
+from tests.damage import count
+from tests.killing import a_charge
+from tests.privacy.conftest import Server, binaries
 
 TERMS = Terms("record")
 
 
-def killed(folder: str, kind: str, name: str, kills: int, charges: int) -> dict:
-    command = [sys.executable, "-m", "tests.killing", kind, f"{folder}/{kind} {name}.db"]
-    command += [str(kills), "8", str(charges), "0.2"]
-    start = time.perf_counter()
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    seconds = round(time.perf_counter() - start)
-    about = {"work": f"{kind}, {name}", "processes killed": kills, "seconds": seconds}
-    return about | loads(done.stdout)
+def killed(people: int, noise: int, work: str, budget: str, kills: int):
+    charges = 1_000_000 if budget == "ample" else 100
+    with tempfile.TemporaryDirectory(dir=ROOT) as folder:
+        command = [sys.executable, "-m", "tests.killing", work, f"{folder}/{work}.db"]
+        command += [str(kills), "8", str(charges), "0.2"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return loads(done.stdout)
+
+
+def damaged(people: int, noise: int, files: int):
+    with tempfile.TemporaryDirectory(dir=ROOT) as folder:
+        return count(Path(folder) / "damage.db", files)
 
 
 def fill(ledger: DurableLedger, requests: int, calls: int) -> None:
@@ -106,7 +105,7 @@ def median_of(act: Callable[[], object], times: int) -> float:
 
 
 def times_at(
-    folder: str, address: str, where: str, anchor: str | None, requests: int, calls: int, times: int
+    folder: str, address: str, anchor: str | None, requests: int, calls: int, times: int
 ) -> dict:
     """Medians in ms with this much in the ledger."""
     ledger = create_ledger(address, "x", epsilon=1e6, anchor=anchor)
@@ -115,8 +114,8 @@ def times_at(
     room = ledger.reserve(Budget(10.0), TERMS, {})
     acts = {
         "open": lambda: open_ledger(address),
-        "charge in a call": lambda: room.charge(charge("a", 1e-3), TERMS),
-        "charge by itself": lambda: ledger.charge(charge("a", 1e-3), TERMS),
+        "charge in a call": lambda: room.charge(a_charge("a", 1e-3), TERMS),
+        "charge by itself": lambda: ledger.charge(a_charge("a", 1e-3), TERMS),
         "find a new request": lambda: store.find("new", "hash"),
         "pay for a request": lambda: store.reserve(f"n{next(number)}", "hash", Price(1e-3)),
     }
@@ -128,9 +127,6 @@ def times_at(
         checked = round(time.perf_counter() - start, 1)
     newest = ledger.entries()[-1]
     return {
-        "ledger": where,
-        "requests answered": requests,
-        "dead calls": calls,
         **found,
         "verify, s": checked,
         "bytes of an entry": sum(len(str(value)) for value in newest.values().values()),
@@ -139,59 +135,65 @@ def times_at(
     }
 
 
-def all_times(folder: str, small: bool) -> list[dict]:
-    sizes = [(0, 0), (50, 50)] if small else [(0, 0), (1_000, 500), (5_000, 500)]
-    rows = []
-    for requests, calls in sizes:
-        name = f"{folder}/{requests}-{calls}"
-        given = (requests, calls, 20 if small else 100)
-        rows.append(times_at(folder, f"{name}.db", "file", None, *given))
-        place = f"{name}.anchor"
-        rows.append(times_at(folder, f"{name} 2.db", "file, anchor in a file", place, *given))
-    if programs := binaries():
+def timed(people: int, noise: int, ledger: str, requests: int, calls: int, times: int):
+    """Medians of a ledger in a file, with an anchor, or on a server if there are its programs."""
+    with tempfile.TemporaryDirectory(dir=ROOT) as folder:
+        if "server" not in ledger:
+            anchor = f"{folder}/a.anchor" if "anchor" in ledger else None
+            return times_at(folder, f"{folder}/a.db", anchor, requests, calls, times)
+        if not (programs := binaries()):
+            return {"other work": "no PostgreSQL here"}
         server = Server(programs)
         try:
             url = server.url(server.schema())
-            rows.append(times_at(folder, url, "server, same machine", None, *given))
+            return times_at(folder, url, None, requests, calls, times)
         finally:
             server.remove()
-    return rows
 
 
-def main() -> None:
-    small = "--small" in sys.argv
-    with tempfile.TemporaryDirectory(dir=ROOT) as folder:
-        times = pd.DataFrame(all_times(folder, small)).T.reset_index()
-        times.columns = ["", *times.iloc[0, 1:]]
-        print(times.to_string(), flush=True)
-        kills = [
-            killed(folder, kind, name, 20 if small else many, charges)
-            for kind in ("calls", "anchored", "site")
-            for name, many, charges in (("ample", 70, 1_000_000), ("runs out", 40, 100))
-        ]
-        damage = count(Path(folder) / "damage.db", 100 if small else 300)
-    kills_table = pd.DataFrame(kills).T.reset_index().fillna("")
-    kills_table.columns = ["", *(row["work"] for row in kills)]
-    notes = (
-        "The bars: zero over-release, zero lost charges, nothing drawn twice, nothing released "
-        "beyond the anchor (it counts as failed to open), the ledger opens every time; of damaged "
-        "files, none forgets a charge or raises another error. With 10,000 entries of requests and "
-        "replies and 500 dead calls: a charge under 5 ms at the median on a local file, opening "
-        "under 20 ms, `verify` linear, an entry of the same size. A charge is a transaction of its "
-        "own with five fsyncs (journal, folder, file), and is on the disk when it returns; an "
-        "anchor in a file costs a second transaction. Where other work waits, that is for this "
-        "process and not for a server."
+def page(kills: pd.DataFrame, files: pd.DataFrame, times: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    heads = kills["work"] + ", " + kills["budget"]
+    kills = (
+        kills.drop(columns=["work", "budget"]).T.set_axis(heads, axis=1).rename_axis(None, axis=1)
     )
-    tables = {
-        "Killed processes, 8 at a time": kills_table.iloc[1:],
-        "Damaged files": pd.DataFrame([damage]),
+    times = times.rename(columns={"requests": "requests answered", "calls": "dead calls"})
+    times = times.drop(columns="times").T.reset_index()
+    times.columns = ["", *times.iloc[0, 1:]]
+    return {
+        "Killed processes, 8 at a time": kills.fillna("").reset_index(names=""),
+        "Damaged files": files,
         "Medians of times, by what is in the ledger": times.iloc[1:],
     }
-    if not small:
-        save("ledger", "Durable ledgers", tables, notes)
-    else:
-        print(kills_table.to_string(), damage)
 
 
-if __name__ == "__main__":
-    main()
+WHERE = ("file", "file, anchor in a file", "server, same machine")
+SIZES = ((0, 0), (1_000, 500), (5_000, 500))
+TIMES = [
+    {"ledger": where, "requests": requests, "calls": calls, "times": 100}
+    for requests, calls in SIZES
+    for where in WHERE
+]
+KILLS = [
+    {"work": work, "budget": budget, "kills": kills}
+    for work in ("calls", "anchored", "site")
+    for budget, kills in (("ample", 70), ("runs out", 40))
+]
+TABLE = Table(
+    "Durable ledgers",
+    (
+        Part("Kills", KILLS, killed, small=[KILLS[0] | {"kills": 8}]),
+        Part("Damage", grid(files=[300]), damaged, small=grid(files=[20])),
+        Part("Times", TIMES, timed, small=[x | {"times": 5} for x in TIMES[:2]]),
+    ),
+    "The bars: zero over-release, zero lost charges, nothing drawn twice, nothing released "
+    "beyond the anchor (it counts as failed to open), the ledger opens every time; of damaged "
+    "files, none forgets a charge or raises another error. With 10,000 entries of requests and "
+    "replies and 500 dead calls: a charge under 5 ms at the median on a local file, opening "
+    "under 20 ms, `verify` linear, an entry of the same size. A charge is a transaction of its "
+    "own with five fsyncs (journal, folder, file), and is on the disk when it returns; an "
+    "anchor in a file costs a second transaction. Where other work waits, that is for this "
+    "process and not for a server.",
+    page=page,
+    alone=True,
+    minutes=4,
+)

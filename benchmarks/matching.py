@@ -1,8 +1,5 @@
 """Matching that adjusts: `private_psm` beside the printed algorithm, the default and no adjusting.
 
-    python benchmarks/matching.py                       # the page
-    python benchmarks/matching.py --runs 5 --seeds 0:6  # a quick look
-
 Data are those of the leaderboard, each at its own number of records, and populations drawn at
 random by seeds for tuning (`benchmarks/populations.py`), 10,000 records each. All four are run on
 the same samples. Errors are roots of mean squares, against the true effect of the sample where it
@@ -11,16 +8,12 @@ is known, or that of the population.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import pandas as pd
+from harness import Part, Table, grid
 from populations import population
-from report import save
 
 import dpeffects as dpe
 from dpeffects.evidence.leaderboard import tasks
@@ -33,7 +26,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "unadjusted": {"method": "diff_in_means"},
 }
 N, EPSILONS = 10_000, {"leaderboard": (1.0, 3.0, 10.0), "populations": (1.0, 3.0)}
-Draw = Callable[[int], tuple[str, Any, float, dict[str, Any]]]
 
 
 def of_task(name: str, run: int) -> tuple[str, Any, float, dict[str, Any]]:
@@ -48,45 +40,26 @@ def of_population(seed: int, run: int) -> tuple[str, Any, float, dict[str, Any]]
     return drawn.formula, data, truths["ATE"], {"bounds": drawn.bounds}
 
 
-def measured(kind: str, name: str, n: int, draw: Draw, runs: int) -> Iterator[dict[str, Any]]:
-    for run in range(runs):
-        formula, data, truth, given = draw(run)
-        for epsilon in EPSILONS[kind.split()[0]]:
-            seed = crc32(f"{name} {run}".encode())
-            for label, own in METHODS.items():
-                fit = dpe.dp_ate(formula, data, **own, **given, epsilon=epsilon, seed=seed)
-                found = fit.conf_int(0.95)
-                low, high = (np.nan, np.nan) if isinstance(found, Unavailable) else found
-                yield {
-                    "kind": kind,
-                    "data": name,
-                    "n": n,
-                    "epsilon": epsilon,
-                    "method": label,
-                    "error": fit.estimate - truth,
-                    "covers": low <= truth <= high,
-                    "effect": fit.identification == "adjusted",
-                    "width": high - low,
-                }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--seeds", default="0:12")
-    given = parser.parse_args()
-    first, last = map(int, given.seeds.split(":"))
-    every: list[tuple[str, str, int, Draw]] = [
-        ("leaderboard", name, task.n, partial(of_task, name))
-        for name, task in tasks().items()
-        if task.covariates and not task.randomised
-    ]
-    every += [
-        (f"populations {population(k).kind}", str(k), N, partial(of_population, k))
-        for k in range(first, last)
-    ]
-    runs = pd.DataFrame([row for cell in every for row in measured(*cell, given.runs)])
-    save("matching", "Matching that adjusts", tables(runs), notes(runs))
+def run(people: int, noise: int, kind: str, data: str, epsilon: float):
+    """All four on the same records, with the same noise."""
+    board = kind == "leaderboard"
+    draw = of_task(data, people) if board else of_population(int(data), people)
+    formula, frame, truth, given = draw
+    rows = []
+    for label, own in METHODS.items():
+        fit = dpe.dp_ate(formula, frame, **own, **given, epsilon=epsilon, seed=noise)
+        found = fit.conf_int(0.95)
+        low, high = (np.nan, np.nan) if isinstance(found, Unavailable) else found
+        rows.append(
+            {
+                "method": label,
+                "n": len(frame),
+                "square": (fit.estimate - truth) ** 2,
+                "covers": low <= truth <= high,
+                "effect": fit.identification == "adjusted",
+            }
+        )
+    return rows
 
 
 def tables(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -99,13 +72,10 @@ def tables(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
     }
 
 
-def errors(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Root mean square errors in those of the unadjusted difference, over data of a kind."""
+def errors(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Root mean square errors by method, over data of a kind."""
     cells = [*dict.fromkeys([*by, "data"])]
-    square = runs.assign(error=runs["error"] ** 2).pivot_table(
-        index=cells, columns="method", values="error", sort=False
-    )
-    return np.sqrt(square)
+    return np.sqrt(rows.pivot_table(index=cells, columns="method", values="square", sort=False))
 
 
 def table(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
@@ -137,5 +107,15 @@ def notes(runs: pd.DataFrame) -> str:
     )
 
 
-if __name__ == "__main__":
-    main()
+BOARD = [x for x in tasks().values() if x.covariates and not x.randomised]
+CELLS = grid(kind=["leaderboard"], data=[x.name for x in BOARD], epsilon=EPSILONS["leaderboard"])
+for _k in range(12):
+    _kind = f"populations {population(_k).kind}"
+    CELLS += grid(kind=[_kind], data=[str(_k)], epsilon=EPSILONS["populations"])
+TABLE = Table(
+    "Matching that adjusts",
+    (Part("", CELLS, run, runs=20, by=("method",), small=[CELLS[0], CELLS[-1]], chunk=2),),
+    notes,
+    page=tables,
+    minutes=5,
+)

@@ -1,8 +1,5 @@
 """Regression tables from released moments: how often intervals cover, and how large the noise is.
 
-    python benchmarks/moments.py            # ten minutes on two cores
-    python benchmarks/moments.py --small    # a quick look, nothing saved
-
 Five covariates: two numbers (one skewed, correlated with the other), two indicators (one depends on
 a number) and a factor of four levels; treatment depends on them. Outcomes are normal, skewed with a
 variance that grows with its mean, and an indicator, each in a release of its own. A population of a
@@ -14,25 +11,18 @@ per cent: a truth is covered where the test of it is not rejected.
 
 from __future__ import annotations
 
-import itertools
-import sys
-import warnings
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pandas as pd
-from report import save
+from harness import Part, Table, grid, standard_error
 
 import dpeffects as dpe
 from dpeffects.inference.intervals import p_value, sampling_variance
 from dpeffects.inference.moment_regression import regress
-from dpeffects.progress import bar
 
-SMALL = "--small" in sys.argv
-RUNS, PEOPLE = (20, 200_000) if SMALL else (600, 1_000_000)
-SIZE = 100_000
+PEOPLE, SIZE = 1_000_000, 100_000
 SQUARE = "I(skewed ** 2)"
 OUTCOMES = ("normal", "skewed", "indicator")
 FORMULA = "{y} ~ t | x1 + x2 + b1 + b2 + g"
@@ -48,8 +38,9 @@ BOUNDS = {
 }
 NAMES = ["(Intercept)", "t", "x1", "x2", "b1", "b2", "g[T.b]", "g[T.c]", "g[T.d]"]
 NOTE = (
-    "The standard error of a coverage of 95 % is {se:.1f}. *Noise* is the standard deviation of "
-    "the noise over that of the sampling error (medians), for the treatment and for a number. "
+    f"The standard error of a coverage of 95 % in 300 runs is {standard_error(300)}. "
+    "*Noise* is the standard deviation of the noise over that of the sampling error (medians), for "
+    "the treatment and for a number. "
     "Standard errors are classical, but for the indicator; with the square of an outcome they are "
     "robust."
 )
@@ -100,44 +91,6 @@ def noise(rng: np.random.Generator, d: int, delta: float, variance: float) -> np
     return (one @ one.T - other @ other.T) * np.sqrt(variance / (2.0 * (d + 1)))
 
 
-def setting(outcome: str, n: int, delta: float, square: bool = False) -> dict:
-    """Coverage of each coefficient in one setting."""
-    names = [*(x for x in BOUNDS if x not in OUTCOMES), outcome]
-    everyone = population()[[*names, "t"]]
-    bounds, formula = (
-        {x: BOUNDS[x] for x in names},
-        FORMULA.format(y=f"{outcome} + {SQUARE}" if square else outcome),
-    )
-    asked = {"epsilon": 1.0, "delta": delta, "bounds": bounds, "seed": 1}
-    kept = dpe.dp_moments(formula, everyone.head(n), **asked)
-    assert kept.matrix.n == n
-    z, variance = columns(kept, everyone), kept.matrix.variance
-    d, x = z.shape[1], design(everyone)
-    truth = np.linalg.lstsq(x, everyone[outcome].to_numpy(float), rcond=None)[0]
-    who, drawn = (np.random.default_rng([k, n, OUTCOMES.index(outcome)]) for k in (1, 2))
-    place = {c.name: k for k, c in enumerate(kept.matrix.columns, 1)}
-    regressors = [k for name, k in place.items() if name not in (outcome, SQUARE)]
-    hits, ratios = [], []
-    for _ in range(RUNS):
-        rows = z[who.integers(0, len(z), n)]
-        entries = (rows.T @ rows + noise(drawn, d, delta, variance))[np.triu_indices(d)]
-        fit = regress(
-            replace(kept.matrix, entries=tuple(entries)),
-            place[outcome],
-            regressors,
-            place.get(SQUARE),
-        )
-        assert list(fit.names) == NAMES
-        found = [fit.coefficient(name) for name in NAMES]
-        pairs = zip(found, truth, fit.lost, strict=True)
-        hits.append([np.nan if lost else p_value(x, null) > 0.05 for x, null, lost in pairs])
-        ratios.append([np.sqrt(x.gaussian / sampling_variance(x)) for x in found[1:3]])
-    cover = dict(zip(NAMES, (100.0 * np.nanmean(hits, axis=0)).round(1), strict=True))
-    t, x1 = np.nanmedian(ratios, axis=0).round(2)
-    about = {"outcome": outcome, "n": n, "delta": delta, "noise, t": t, "noise, x1": x1}
-    return about | cover
-
-
 def columns(kept: dpe.Moments, frame: pd.DataFrame) -> np.ndarray:
     """z of all people, as the release has it."""
     values = {x: frame[x].to_numpy(float) for x in frame if x != "g"}
@@ -149,21 +102,59 @@ def columns(kept: dpe.Moments, frame: pd.DataFrame) -> np.ndarray:
     return np.column_stack(z)
 
 
-def main() -> None:
-    warnings.simplefilter("ignore")
-    cases = [(*case, False) for case in itertools.product(OUTCOMES, [SIZE], (0.0, 1e-6))]
-    cases += [("skewed", SIZE, delta, True) for delta in (0.0, 1e-6)]
-    with ProcessPoolExecutor(2) as pool:
-        each = [pool.submit(setting, *case) for case in cases]
-        rows = [x.result() for x in bar(each, "settings")]
-    tables = {f"n = {SIZE:,}": pd.DataFrame(rows[:6])}
-    tables["The skewed outcome, its square among the columns"] = pd.DataFrame(rows[6:])
-    if SMALL:
-        print("\n".join(table.to_string() for table in tables.values()))
-        return
-    title = f"Moments: coverage of regression tables at epsilon 1, {RUNS} runs each"
-    save("moments", title, tables, NOTE.format(se=100 * np.sqrt(0.95 * 0.05 / RUNS)))
+@cache
+def released(outcome: str, delta: float, square: bool):
+    """A release, all people as it has them, and what a regression in them says."""
+    names, everyone = [*(x for x in BOUNDS if x not in OUTCOMES), outcome], population()
+    bounds = {x: BOUNDS[x] for x in names}
+    formula = FORMULA.format(y=f"{outcome} + {SQUARE}" if square else outcome)
+    asked = {"epsilon": 1.0, "delta": delta, "bounds": bounds, "seed": 1}
+    kept = dpe.dp_moments(formula, everyone[[*names, "t"]].head(SIZE), **asked)
+    truth = np.linalg.lstsq(design(everyone), everyone[outcome].to_numpy(float), rcond=None)[0]
+    return kept, columns(kept, everyone[[*names, "t"]]), truth
 
 
-if __name__ == "__main__":
-    main()
+def run(people: int, noise_seed: int, outcome: str, delta: float, square: bool):
+    """Which coefficients are covered, and the noise over the sampling error of two of them."""
+    kept, z, truth = released(outcome, delta, square)
+    rows = z[np.random.default_rng(people).integers(0, len(z), SIZE)]
+    drawn = noise(np.random.default_rng(noise_seed), z.shape[1], delta, kept.matrix.variance)
+    entries = tuple((rows.T @ rows + drawn)[np.triu_indices(z.shape[1])])
+    place = {c.name: k for k, c in enumerate(kept.matrix.columns, 1)}
+    regressors = [k for name, k in place.items() if name not in (outcome, SQUARE)]
+    matrix = replace(kept.matrix, entries=entries)
+    fit = regress(matrix, place[outcome], regressors, place.get(SQUARE))
+    assert list(fit.names) == NAMES
+    found = [fit.coefficient(name) for name in NAMES]
+    one, other = (float(np.sqrt(x.gaussian / sampling_variance(x))) for x in found[1:3])
+    pairs = zip(NAMES, found, truth, fit.lost, strict=True)
+    hits = {
+        name: np.nan if lost else float(p_value(x, true) > 0.05) for name, x, true, lost in pairs
+    }
+    return {"noise, t": one, "noise, x1": other, **hits}
+
+
+def summary(runs: pd.DataFrame) -> dict[str, float]:
+    noise = {name: runs[name].median().round(2) for name in ("noise, t", "noise, x1")}
+    return noise | {name: (100.0 * runs[name].mean()).round(1) for name in NAMES}
+
+
+TABLE = Table(
+    "Moments: coverage of regression tables at epsilon 1",
+    tuple(
+        Part(
+            title,
+            grid(outcome=outcomes, delta=(0.0, 1e-6), square=[square]),
+            run,
+            summary,
+            runs=300,
+            chunk=20,
+        )
+        for title, outcomes, square in (
+            (f"n = {SIZE:,}", OUTCOMES, False),
+            ("The skewed outcome, its square among the columns", ["skewed"], True),
+        )
+    ),
+    NOTE,
+    minutes=7,
+)

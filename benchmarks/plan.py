@@ -1,9 +1,5 @@
 """Plans against real runs: half-widths, power at the effect called mde, and time.
 
-    python benchmarks/plan.py            # about 25 minutes on one core
-    python benchmarks/plan.py --small    # a few cells, nothing is saved
-    python benchmarks/plan.py --columns  # plans with many columns alone, five minutes
-
 "told" plans know what is true of the data: the outcome's mean and spread, the share of treated
 records, how much covariates explain of outcome and treatment, how they spread. "given" ones know
 the first three only, and "default" ones nothing. Half-widths are over the median of real runs: on
@@ -13,19 +9,15 @@ runs on populations with the effect that the plan called mde, in half of them do
 
 from __future__ import annotations
 
-import itertools
-import sys
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import statsmodels.api as sm
-from report import save
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from harness import Part, Table, grid
 
 import dpeffects as dpe
 from dpeffects.design.bounds import Bounds, declare
@@ -122,56 +114,60 @@ def residual(values: np.ndarray, columns: np.ndarray) -> np.ndarray:
     return values - columns @ np.linalg.lstsq(columns, values, rcond=None)[0]
 
 
-def half_widths(
-    study: SimulationStudy, n: int, epsilon: float, methods: tuple[str, ...]
-) -> list[dict]:
-    told, rows = study.told(), []
+NAMED = {p.name: p for p in (*RIGHT, *TRIALS, *POPULATIONS)}
+
+
+@cache
+def study_of(name: str) -> tuple[SimulationStudy, dict[str, Any]]:
+    """A study, and what is true of it."""
+    study = SimulationStudy.bundled(name) if name in TABLES else SimulationStudy.of(NAMED[name])
+    return study, study.told()
+
+
+def half_widths(people: int, noise: int, data: str, n: int, epsilon: float, method: str):
+    """Plans over the median of real runs."""
+    study, told = study_of(data)
+    n = n or len(study.source)
     given = {k: told[k] for k in ("outcome_mean", "outcome_sd", "treated_share") if k in told}
-    for method in methods:
-        try:
-            planned = [study.plan(method, n, epsilon, **told)]
-            planned += [study.plan(method, n, epsilon, repeats=4, **few) for few in (given, {})]
-            runs = range(RUNS if method not in LEARNERS else 3)
-            real = [study.run(method, study.sample(n, s), epsilon, s).conf_int() for s in runs]
-        except dpe.DPEffectsError as error:
-            print(study.name, method, error, flush=True)
-            continue
-        known = [i for i in real if not isinstance(i, Unavailable)]
-        width = float(np.median([(i.upper - i.lower) / 2 for i in known]))
-        cell = {"data": study.name, "n": n, "epsilon": epsilon, "method": method}
-        cell["half-width, real"] = float(f"{width:.3g}")
-        names = ("told", "given", "default")
-        cell |= {k: round(p.half_width / width, 2) for k, p in zip(names, planned, strict=True)}
-        cell["remark"] = planned[0].remark
-        rows.append(cell)
-        print(cell, flush=True)
-    return rows
+    try:
+        planned = [study.plan(method, n, epsilon, **told)]
+        planned += [study.plan(method, n, epsilon, repeats=4, **few) for few in (given, {})]
+        runs = range(RUNS if method not in LEARNERS else 3)
+        real = [study.run(method, study.sample(n, s), epsilon, noise + s).conf_int() for s in runs]
+    except dpe.DPEffectsError as error:
+        return {"remark": str(error)}
+    known = [i for i in real if not isinstance(i, Unavailable)]
+    width = float(np.median([(i.upper - i.lower) / 2 for i in known]))
+    names = ("told", "given", "default")
+    ratios = {k: round(p.half_width / width, 2) for k, p in zip(names, planned, strict=True)}
+    half = {"records": n, "half-width, real": float(f"{width:.3g}")}
+    return {**half, **ratios, "remark": planned[0].remark}
 
 
-def power(population: Population, n: int, epsilon: float, methods: tuple[str, ...]) -> list[dict]:
-    study, rows = SimulationStudy.of(population), []
-    told = study.told()
-    for method in methods:
-        row = study.plan(method, n, epsilon, **told)
-        found = []
-        for seed in range(POWER_RUNS):
-            effect = row.mde * (-1) ** seed
-            shift = (population.truth["ATE"] - effect) * told["treated_share"]
-            there = replace(
-                population,
-                effect=constant(effect),
-                control=lambda columns, shift=shift: population.control(columns) + shift,
-            )
-            interval = study.run(method, there.sample(n, seed), epsilon, seed).conf_int()
-            found.append(interval.lower > 0 if effect > 0 else interval.upper < 0)
-        cell = {"data": population.name, "n": n, "epsilon": epsilon, "method": method}
-        cell |= {"mde": float(f"{row.mde:.3g}"), "power": round(np.mean(found), 2)}
-        rows.append(cell)
-        print(cell, flush=True)
-    return rows
+@cache
+def mde(data: str, n: int, epsilon: float, method: str) -> float:
+    study, told = study_of(data)
+    return study.plan(method, n, epsilon, **told).mde
 
 
-def seconds(n: int) -> dict[str, Any]:
+def power(people: int, noise: int, data: str, n: int, epsilon: float, method: str):
+    """Whether a study finds the effect that a plan called mde, in half of them downwards."""
+    (study, told), population = study_of(data), NAMED[data]
+    size = mde(data, n, epsilon, method)
+    if np.isnan(size):  # a method that plans no interval here
+        return {"mde": size, "power": np.nan}
+    effect = size * (-1) ** people
+    shift = (population.truth["ATE"] - effect) * told["treated_share"]
+    there = replace(
+        population,
+        effect=constant(effect),
+        control=lambda columns: population.control(columns) + shift,
+    )
+    interval = study.run(method, there.sample(n, people), epsilon, noise).conf_int()
+    return {"mde": size, "power": interval.lower > 0 if effect > 0 else interval.upper < 0}
+
+
+def seconds(people: int, noise: int, n: int):
     """Processor time of a plan of all methods, and of its picture."""
     levels = {"s": ["f", "m"], "r": ["a", "b", "c", "d"]}
     bounds = {"y": (0, 10), "x1": (0, 1), "x2": (0, 1), "x3": (18, 90), **levels}
@@ -179,38 +175,12 @@ def seconds(n: int) -> dict[str, Any]:
     dpe.plan(formula, n=100, epsilon=2, bounds=bounds, repeats=1)  # imports
     start = time.process_time()
     plan = dpe.plan(formula, n=n, epsilon=1, bounds=bounds)
-    row = {"n": n, "plan of all methods, s": round(time.process_time() - start, 1)}
+    row = {"plan of all methods, s": round(time.process_time() - start, 1)}
     if n <= 20_000:
         start = time.process_time()
         plan.plot()
         row["plot, s"] = round(time.process_time() - start, 1)
     return row
-
-
-def main() -> None:
-    small = "--small" in sys.argv
-    if "--columns" in sys.argv:
-        tables = {"": pd.DataFrame(many_columns())}
-        return save("plan_columns", "Plans with many columns against real runs", tables, COLUMNS)
-    times = pd.DataFrame([seconds(n) for n in ((1000,) if small else (1000, 5000, 20_000, 10**6))])
-    cells = []
-    for name in list(TABLES)[: 1 if small else None]:
-        study = SimulationStudy.bundled(name)
-        for epsilon in (1.0, 3.0):
-            cells += half_widths(study, len(study.source), epsilon, METHODS)
-    for k, population in enumerate(POPULATIONS[: 1 if small else None]):
-        n, epsilon = SIZES[k % 2]
-        methods = METHODS if k % 4 == 0 else METHODS[: -len(LEARNERS)]
-        cells += half_widths(SimulationStudy.of(population), n, epsilon, methods)
-    named = {p.name: p for p in (*RIGHT, *TRIALS)}
-    tests = [
-        cell
-        for name, n, epsilon, methods in (POWER[-1:] if small else POWER)
-        for cell in power(named[name], n, epsilon, methods)
-    ]
-    tables = tabled(pd.DataFrame(cells), pd.DataFrame(tests), times)
-    if not small:
-        save("plan", "Plans against real runs", tables, NOTES)
 
 
 BIRTHS = {
@@ -259,41 +229,40 @@ def with_many_columns() -> list[tuple[str, Any, str, dict[str, Any], dict[str, A
     ]
 
 
-def many_columns() -> list[dict[str, Any]]:
+@cache
+def many() -> list[tuple[str, Any, str, dict[str, Any], dict[str, Any], float]]:
+    return with_many_columns()
+
+
+def many_columns(people: int, noise: int, of: int, measure: bool, delta: float):
     """Plans of the default and of studies, which know mean and spread of outcome and treatment."""
-    rows = []
-    for name, frame, arm, covariates, outcomes, epsilon in with_many_columns():
-        for (y, declared), delta in itertools.product(outcomes.items(), (0.0, 1e-6)):
-            formula, bounds = f"{y} ~ {arm} | {' + '.join(covariates)}", {y: declared, **covariates}
-            given = {"bounds": bounds, "epsilon": epsilon, "delta": delta}
-            two = declared == [0, 1]
-            values = frame[y].clip(*(declared if not two else (0, 1))).astype(float)
-            said = {"treated_share": float(frame[arm].mean()), "n": len(frame)}
-            means, sds = {y: float(values.mean())}, {} if two else {y: float(values.std())}
-            runs = [dpe.dp_ate(formula, frame, seed=s, **given).conf_int() for s in range(RUNS - 1)]
-            real = np.median([(i.upper - i.lower) / 2 for i in runs])
-            one = {"outcome_mean": means[y]} | ({} if two else {"outcome_sd": sds[y]})
-            plan = dpe.plan(formula, method="auto", **said, **one, **given).rows[0].half_width
-            studies = [
-                dpe.dp_study(formula, frame, seed=s, **given).conf_int()[0] for s in range(5)
-            ]
-            study = np.median([(i[1] - i[0]) / 2 for i in studies])
-            more = {"outcome_mean": means, "outcome_sd": sds}
-            planned = dpe.plan_study(formula, **said, **more, **given).effects[0].half_width
-            row = {"data": name, "n": len(frame), "columns": len(covariates)}
-            row |= {"outcome": "0 or 1" if two else "a measure", "epsilon": epsilon, "delta": delta}
-            row |= {"treated": round(said["treated_share"], 2)}
-            row |= {"real": float(f"{real:.3g}"), "plan / real": round(plan / real, 2)}
-            row |= {"study": float(f"{study:.3g}"), "plan_study / study": round(planned / study, 2)}
-            rows.append(row)
-            print(row, flush=True)
-    return rows
+    name, frame, arm, covariates, outcomes, epsilon = many()[of]
+    y, declared = list(outcomes.items())[int(measure)]
+    formula, bounds = f"{y} ~ {arm} | {' + '.join(covariates)}", {y: declared, **covariates}
+    given = {"bounds": bounds, "epsilon": epsilon, "delta": delta}
+    values = frame[y].clip(*(declared if measure else (0, 1))).astype(float)
+    said = {"treated_share": float(frame[arm].mean()), "n": len(frame)}
+    means, sds = {y: float(values.mean())}, {y: float(values.std())} if measure else {}
+    seeds = range(noise, noise + 7)
+    runs = [dpe.dp_ate(formula, frame, seed=s, **given).conf_int() for s in seeds]
+    real = np.median([(i.upper - i.lower) / 2 for i in runs])
+    one = {"outcome_mean": means[y]} | ({"outcome_sd": sds[y]} if measure else {})
+    plan = dpe.plan(formula, method="auto", **said, **one, **given).rows[0].half_width
+    fits = [dpe.dp_study(formula, frame, seed=s, **given).conf_int()[0] for s in seeds[:5]]
+    study = np.median([(high - low) / 2 for low, high in fits])
+    more = {"outcome_mean": means, "outcome_sd": sds}
+    planned = dpe.plan_study(formula, **said, **more, **given).effects[0].half_width
+    row = {"data": name, "n": len(frame), "columns": len(covariates), "epsilon": epsilon}
+    row |= {"outcome": "a measure" if measure else "0 or 1"}
+    row |= {"treated": round(said["treated_share"], 2)}
+    row |= {"real": float(f"{real:.3g}"), "plan / real": round(plan / real, 2)}
+    return row | {"study": float(f"{study:.3g}"), "plan_study / study": round(planned / study, 2)}
 
 
 COLUMNS = (
-    "Half-widths of `dp_ate` (medians of 7 runs) and `dp_study` (of 5), and of their plans, which "
-    "know the mean and spread of the outcome and the share of treated records, and nothing about "
-    "the covariates but their declared ranges."
+    "With many columns: half-widths of `dp_ate` (medians of 7 runs) and `dp_study` (of 5), and of "
+    "their plans, which know the mean and spread of the outcome and the share of treated records, "
+    "and nothing about the covariates but their declared ranges."
 )
 NOTES = (
     "An outcome with the range (0, 1) and no standard deviation is planned as one of 0 and 1, "
@@ -302,18 +271,45 @@ NOTES = (
 )
 
 
-def tabled(cells: pd.DataFrame, tests: pd.DataFrame, times: pd.DataFrame) -> dict[str, Any]:
+def page(cells, tests, times, many) -> dict[str, pd.DataFrame]:
     """Tables by heading, the short ones first."""
     found = cells.groupby("method")[["told", "given", "default"]]
     summary = found.quantile([0.1, 0.5, 0.9]).unstack().round(2)
     summary.columns = [f"{name}, {100 * q:.0f} %" for name, q in summary.columns]
     return {
         "Half-widths, planned over real: quantiles over cells": summary.reset_index(),
-        "Power at the mde effect": tests,
+        "Power at the mde effect": tests.round({"mde": 4, "power": 2}),
         "Processor time": times,
-        "Half-widths by cell": cells,
+        "Half-widths by cell": cells.drop(columns="n"),
+        "With many columns": many.drop(columns=["of", "measure"]),
     }
 
 
-if __name__ == "__main__":
-    main()
+DATA = grid(data=TABLES, n=[0], epsilon=(1.0, 3.0), method=METHODS)
+for _k, _population in enumerate(POPULATIONS):
+    _n, _epsilon = SIZES[_k % 2]
+    _methods = METHODS if _k % 4 == 0 else METHODS[: -len(LEARNERS)]
+    DATA += grid(data=[_population.name], n=[_n], epsilon=[_epsilon], method=_methods)
+TESTS = [
+    {"data": name, "n": n, "epsilon": epsilon, "method": method}
+    for name, n, epsilon, methods in POWER
+    for method in methods
+]
+SIZES_OF_TIMES = (1000, 5000, 20_000, 10**6)
+TABLE = Table(
+    "Plans against real runs",
+    (
+        Part("Half-widths", DATA, half_widths),
+        Part("Power", TESTS, power, runs=POWER_RUNS),
+        Part("Processor time", grid(n=SIZES_OF_TIMES), seconds, small=grid(n=[10**6])),
+        Part(
+            "Many columns",
+            grid(of=range(5), measure=(False, True), delta=(0.0, 1e-6)),
+            many_columns,
+            small=grid(of=[0], measure=[False], delta=[0.0]),
+        ),
+    ),
+    f"{NOTES} {COLUMNS}",
+    page=page,
+    minutes=6,
+)

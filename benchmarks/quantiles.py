@@ -1,9 +1,5 @@
 """Quantile effects from one noisy table: accuracy, other ways to do it, coverage.
 
-    python benchmarks/quantiles.py               # half an hour on one core
-    python benchmarks/quantiles.py --small       # a quick look, nothing saved
-    python benchmarks/quantiles.py --only coverage   # one of accuracy, alternatives, coverage
-
 Treatment is randomised, and outcomes have wide declared ranges. The error of a difference of
 quantiles is that against the population, over that of the sample's own quantiles. Coverage is that
 of 95 % intervals by `dp_qte`, of each quantile and, in every fourth run, of all at once.
@@ -11,13 +7,12 @@ of 95 % intervals by `dp_qte`, of each quantile and, in every fourth run, of all
 
 from __future__ import annotations
 
-import itertools
-import sys
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pandas as pd
-from report import RESULTS, save
+from harness import Part, Table, grid, rms
 
 import dpeffects as dpe
 from dpeffects.inference.bins import OutcomeRange
@@ -25,9 +20,6 @@ from dpeffects.inference.quantiles import Distributions
 from dpeffects.inference.tables import ArmTable
 
 Q = (0.1, 0.25, 0.5, 0.75, 0.9)
-SMALL = "--small" in sys.argv
-ONLY = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
-RUNS = int(sys.argv[sys.argv.index("--runs") + 1]) if "--runs" in sys.argv else 200
 Array = np.ndarray
 Generator = np.random.Generator
 
@@ -89,6 +81,7 @@ def quantiles(y: Array, t: Array) -> Array:
     return one - other
 
 
+@cache
 def truth(name: str) -> Array:
     """Of five times a million of records."""
     rng, found = np.random.default_rng(99), []
@@ -111,25 +104,22 @@ def asked(name: str, y: Array, t: Array, epsilon: float, seed: int) -> dpe.Quant
     return dpe.dp_qte("y ~ t", data, epsilon=epsilon, quantiles=Q, **given)
 
 
-def rooted(errors: list[Array]) -> Array:
-    return np.sqrt(np.square(errors).mean(axis=0))
+def accuracy(people: int, noise: int, outcome: str):
+    """Errors with privacy and without, at n = 10,000 and epsilon 1."""
+    true, (y, t) = truth(outcome), drawn(outcome, 10_000, 0.5, people)
+    found = asked(outcome, y, t, 1.0, noise).distributions.difference(Q, 0.0).value
+    return errors(found - true, quantiles(y, t) - true)
 
 
-def accuracy(runs: int) -> pd.DataFrame:
-    """Error over that without privacy, at n = 10,000 and epsilon 1."""
-    rows = []
-    for name in POPULATIONS:
-        true, private, plain = truth(name), [], []
-        for seed in range(runs):
-            y, t = drawn(name, 10_000, 0.5, seed)
-            fit = asked(name, y, t, 1.0, seed)
-            private.append(fit.distributions.difference(Q, 0.0).value - true)
-            plain.append(quantiles(y, t) - true)
-        own, sample = rooted(private), rooted(plain)
-        ratios = np.divide(own, sample, out=np.ones(len(Q)), where=sample > 0.0)
-        cells = ["-" if x == 0.0 else f"{r:.2f}" for r, x in zip(ratios, sample, strict=True)]
-        rows.append({"outcome": name, **dict(zip(map(str, Q), cells, strict=True)), "bar": 1.25})
-    return pd.DataFrame(rows)
+def errors(private: Array, plain: Array) -> dict[str, float]:
+    pairs = zip(map(str, Q), private, plain, strict=True)
+    return {name: x for q, a, b in pairs for name, x in ((q, a), (f"plain {q}", b))}
+
+
+def ratios(runs: pd.DataFrame) -> dict[str, str]:
+    """Roots of mean squares; a quantile at a lump of records has no error without privacy."""
+    pairs = {str(q): (rms(runs[str(q)]), rms(runs[f"plain {q}"])) for q in Q}
+    return {q: f"{a / b:.2f}" if 1e6 * b > a else "-" for q, (a, b) in pairs.items()}
 
 
 # --- other ways -----------------------------------------------------------------------------------
@@ -185,82 +175,71 @@ def exponential(rng: Generator, y: Array, t: Array, scale: OutcomeRange, epsilon
     return found[0] - found[1]
 
 
-def alternatives(runs: int) -> pd.DataFrame:
+WAYS = {"one stage": one_stage, "binary tree": tree, "exponential mechanism": exponential}
+
+
+def alternatives(people: int, noise: int, outcome: str, way: str):
     """The same errors of other ways, with noise of numpy."""
-    ways = {"one stage": one_stage, "binary tree": tree, "exponential mechanism": exponential}
-    names = ["log-normal costs", "earnings, a third zero", "narrow, far apart"]
-    rows = []
-    for name, (way, function) in itertools.product(names, ways.items()):
-        true, private, plain = truth(name), [], []
-        scale = OutcomeRange(*map(float, POPULATIONS[name][1]))
-        for seed in range(runs):
-            y, t = drawn(name, 10_000, 0.5, seed)
-            private.append(function(np.random.default_rng(seed), y, t, scale, 1.0) - true)
-            plain.append(quantiles(y, t) - true)
-        ratio = rooted(private) / np.maximum(rooted(plain), 1e-9)
-        shown = ["-" if r > 1e6 else f"{r:.2f}" for r in ratio]
-        rows.append({"outcome": name, "way": way, **dict(zip(map(str, Q), shown, strict=True))})
-    return pd.DataFrame(rows)
+    true, (y, t) = truth(outcome), drawn(outcome, 10_000, 0.5, people)
+    scale = OutcomeRange(*map(float, POPULATIONS[outcome][1]))
+    found = WAYS[way](np.random.default_rng(noise), y, t, scale, 1.0)
+    return errors(found - true, quantiles(y, t) - true)
 
 
-def coverage(runs: int) -> pd.DataFrame:
-    """How often intervals hold."""
-    rows = []
-    cases = [(10_000, 1.0, 0.5), (2_000, 0.5, 0.5), (2_000, 1.0, 0.1), (20_000, 4.0, 0.1)]
-    for name, (n, epsilon, treated) in itertools.product(POPULATIONS, cases):
-        true, held, together = truth(name), [], []
-        for seed in range(runs):
-            fit = asked(name, *drawn(name, n, treated, 10_000 + seed), epsilon, seed)
-            slack = 1e-9 * (fit.upper - fit.lower)
-            ends = fit.distributions.difference(Q, 1.959964)
-            held.append((ends.lower - slack <= true) & (true <= ends.upper + slack))
-            if seed % 4:
-                continue
-            low, high = fit.conf_int(simultaneous=True).T
-            together.append(np.all((low - slack <= true) & (true <= high + slack)))
-        each = [f"{x:.3f}" for x in np.mean(held, axis=0)]
-        row = {"outcome": name, "n": n, "epsilon": epsilon, "treated": treated}
-        rows.append(row | dict(zip(map(str, Q), each, strict=True)) | {"all": np.mean(together)})
-        print(rows[-1], flush=True)
-    return pd.DataFrame(rows).round(3)
+def coverage(people: int, noise: int, outcome: str, n: int, epsilon: float, treated: float):
+    """Which intervals hold."""
+    true = truth(outcome)
+    fit = asked(outcome, *drawn(outcome, n, treated, 10_000 + people), epsilon, noise)
+    slack = 1e-9 * (fit.upper - fit.lower)
+    ends = fit.distributions.difference(Q, 1.959964)
+    held = (ends.lower - slack <= true) & (true <= ends.upper + slack)
+    found = dict(zip(map(str, Q), held, strict=True))
+    if people % 4 == 0:
+        low, high = fit.conf_int(simultaneous=True).T
+        found["all"] = float(np.all((low - slack <= true) & (true <= high + slack)))
+    return found
 
-
-PARTS = {
-    "accuracy": accuracy,
-    "alternatives": lambda runs: alternatives(min(runs, 60)),
-    "coverage": coverage,
-}
-TITLES = {
-    "accuracy": "Error over that of the sample's quantiles, n = 10,000, epsilon 1",
-    "alternatives": "The same for other ways to spend epsilon 1",
-    "coverage": "Coverage of 95 % intervals, of each quantile and of all at once",
-}
 
 NOTES = (
-    "A quantile at a lump of records is without error in samples of this size (-). Quantiles of "
+    "A quantile at a lump of records is without error in samples of this size (-); the bar for the "
+    "others is 1.25. Quantiles of "
     "whole numbers are whole numbers: their intervals cover more often than they claim, and so do "
     "those in bins that are much denser than their neighbours. A first stage of a fifth of epsilon "
     "says where the bins are; ways without one have bins that are too coarse where outcomes are "
-    "concentrated, or noise of many levels or releases, and no intervals (at most 60 runs)."
+    "concentrated, or noise of many levels or releases, and no intervals."
 )
-
-
-def main() -> None:
-    tables = {}
-    for part, make in PARTS.items():
-        if SMALL and ONLY in ("", part):
-            print(make(5).to_string())
-        if SMALL:
-            continue
-        path = RESULTS / f"quantiles_{part}.csv"
-        if ONLY in ("", part):
-            make(RUNS).to_csv(path, index=False)
-        if path.exists():
-            tables[TITLES[part]] = pd.read_csv(path)
-    if not SMALL:
-        title = f"Quantile effects from one noisy table ({RUNS} runs a setting)"
-        save("quantiles", title, tables, NOTES)
-
-
-if __name__ == "__main__":
-    main()
+SOME = ["log-normal costs", "earnings, a third zero", "narrow, far apart"]
+SIZES = [(10_000, 1.0, 0.5), (2_000, 0.5, 0.5), (2_000, 1.0, 0.1), (20_000, 4.0, 0.1)]
+CELLS = [
+    {"outcome": name, "n": n, "epsilon": epsilon, "treated": treated}
+    for name in POPULATIONS
+    for n, epsilon, treated in SIZES
+]
+TABLE = Table(
+    "Quantile effects from one noisy table",
+    (
+        Part(
+            "Error over that of the sample's quantiles, n = 10,000, epsilon 1",
+            grid(outcome=POPULATIONS),
+            accuracy,
+            ratios,
+            runs=200,
+        ),
+        Part(
+            "The same for other ways to spend epsilon 1",
+            grid(outcome=SOME, way=WAYS),
+            alternatives,
+            ratios,
+            runs=60,
+        ),
+        Part(
+            "Coverage of 95 % intervals, of each quantile and of all at once",
+            CELLS,
+            coverage,
+            lambda runs: {name: round(runs[name].mean(), 3) for name in (*map(str, Q), "all")},
+            runs=200,
+        ),
+    ),
+    NOTES,
+    minutes=5,
+)

@@ -1,8 +1,5 @@
 """The randomisation test: how often it rejects what is true, and its power.
 
-    python benchmarks/randomisation_test.py            # about 4 minutes on one core
-    python benchmarks/randomisation_test.py --small    # half a minute; nothing is written
-
 Releases are drawn by their distribution, which tests check against the kernel's own. Power is
 compared with that of Fisher's exact test without privacy, and with that of the p-value of `dp_ate`
 with ``method="diff_in_means"`` at the same epsilon, whose level is not exact.
@@ -11,12 +8,11 @@ with ``method="diff_in_means"`` at the same epsilon, whose level is not exact.
 from __future__ import annotations
 
 import math
-import sys
 from fractions import Fraction
 
 import numpy as np
 import pandas as pd
-from report import save
+from harness import Part, Table
 from scipy.stats import fisher_exact
 
 import dpeffects as dpe
@@ -70,20 +66,20 @@ def release(
     return float(total) + noise(statistic.scale(centre)), count
 
 
-def under_the_null(n: int, share: float, epsilon: float, fixed: bool, draws: int) -> list[dict]:
+def under_the_null(people, noise, n, treated, epsilon, assigned, draws) -> list[dict]:
     """How often the statistic is beyond its critical value at the true number of successes.
 
     A p-value is the largest over a confidence set, which hardly ever lacks that number.
     """
+    share, fixed = treated, assigned == "number"
     statistic, rows = statistic_of(n, share, epsilon, fixed), []
-    rng, design = np.random.default_rng(n), statistic.assignment
+    rng, design = np.random.default_rng([people, n]), statistic.assignment
     for m in (0, 1, n // 10, n // 2, n):
         treated = np.full(draws, design.treated) if fixed else rng.binomial(n, share, draws)
         a = rng.hypergeometric(m, n - m, treated) if 0 < m < n else treated * (m == n)
         tables = np.stack([a, m - a, treated - a, n - m - treated + a])
         w = np.abs(statistics(statistic, tables, rng))
-        about = {"n": n, "treated": share, "assigned": "number" if fixed else "chance"}
-        about |= {"epsilon": epsilon, "successes": m}
+        about = {"successes": m}
         for alpha in ALPHAS:
             found = 100 * np.mean(w >= critical(statistic, m, alpha) * (1 - 1e-12))
             about[f"{alpha:g}, %"] = f"{found:.2f}"
@@ -134,10 +130,9 @@ def rejects(statistic: RandomisationStatistic, releases: np.ndarray) -> np.ndarr
     return found >= np.interp(releases[:, 1], knots, least)
 
 
-def with_an_effect(
-    n: int, share: float, epsilon: float, low: float, high: float, draws: int
-) -> dict:
-    rng, k = np.random.default_rng(n), round(n * share)
+def with_an_effect(people, noise, n, treated, epsilon, low, high, draws) -> dict:
+    share = treated
+    rng, k = np.random.default_rng([people, n]), round(n * share)
     a, b = rng.binomial(k, high, draws), rng.binomial(n - k, low, draws)
     fisher = [
         fisher_exact([[i, k - i], [j, n - k - j]])[1] <= 0.05 for i, j in zip(a, b, strict=True)
@@ -146,11 +141,10 @@ def with_an_effect(
     for seed in range(draws // 10):
         y = np.repeat([1, 0, 1, 0], [a[seed], k - a[seed], b[seed], n - k - b[seed]])
         data = pd.DataFrame({"y": y, "t": np.arange(n) < k})
-        fit = dpe.dp_ate("y ~ t", data, "diff_in_means", seed=seed, epsilon=epsilon,
+        fit = dpe.dp_ate("y ~ t", data, "diff_in_means", seed=noise + seed, epsilon=epsilon,
                          bounds={"y": (0, 1)}, design="randomised")  # fmt: skip
         z.append(fit.p_value <= 0.05)
-    about = {"n": n, "treated": share, "epsilon": epsilon, "risks": f"{low:g}, {high:g}"}
-    about |= {"Fisher": f"{np.mean(fisher):.2f}", "z": f"{np.mean(z):.2f}"}
+    about = {"Fisher": f"{np.mean(fisher):.2f}", "z": f"{np.mean(z):.2f}"}
     for name in ("number", "chance"):
         statistic = statistic_of(n, share, epsilon, name == "number")
         treated = np.full(draws, k) if name == "number" else rng.binomial(n, share, draws)
@@ -161,26 +155,6 @@ def with_an_effect(
     return about
 
 
-def main() -> None:
-    small = "--small" in sys.argv
-    nulls, effects = (NULL[:1], EFFECTS[:1]) if small else (NULL, EFFECTS)
-    levels = [
-        row
-        for cell in nulls
-        for fixed in (True, False)
-        for row in under_the_null(*cell, fixed, 20_000 if small else 500_000)
-    ]
-    power = [with_an_effect(*cell, 200 if small else 2000) for cell in effects]
-    tables = {
-        "How often the test rejects without an effect": pd.DataFrame(levels),
-        "Power at 5 %": pd.DataFrame(power),
-    }
-    for title, table in tables.items():
-        print(f"{title}\n{table.to_string(index=False)}\n", flush=True)
-    if not small:
-        save("randomisation_test", "The randomisation test", tables, NOTE)
-
-
 NOTE = """500,000 draws a line in the first table, so 1, 5 and 10 per cent come out within 0.03,
 0.06 and 0.08 in nineteen of twenty lines: the statistic against its critical value at the true
 number of successes. P-values are larger than that, by the largest over a confidence set. 2,000 in
@@ -188,5 +162,26 @@ the second table, 200 for `z`. `number` is the test with a fixed number of treat
 that where each was treated with a chance, `z` the p-value of a private difference in means,
 `Fisher` is Fisher's exact test without privacy."""
 
-if __name__ == "__main__":
-    main()
+
+NAMES = ("n", "treated", "epsilon", "low", "high")
+LEVELS = [
+    dict(zip(NAMES, cell, strict=False)) | {"assigned": assigned, "draws": 500_000}
+    for cell in NULL
+    for assigned in ("number", "chance")
+]
+POWER = [dict(zip(NAMES, cell, strict=True)) | {"draws": 2000} for cell in EFFECTS]
+TABLE = Table(
+    "The randomisation test",
+    (
+        Part(
+            "How often the test rejects without an effect",
+            LEVELS,
+            under_the_null,
+            by=("successes",),
+            small=[LEVELS[0] | {"draws": 20_000}],
+        ),
+        Part("Power at 5 %", POWER, with_an_effect, small=[POWER[0] | {"draws": 200}]),
+    ),
+    NOTE,
+    minutes=3,
+)

@@ -1,19 +1,13 @@
 """Few treated records: error and coverage of the default where 1, 3 or 10 % are treated.
 
-    python benchmarks/rare_arms.py              # five minutes
-    python benchmarks/rare_arms.py --runs 2     # a quarter of a minute
-
 Two covariates, outcomes in [0, 1], epsilon 1. Seeds are those of nothing else in the package.
 """
 
 from __future__ import annotations
 
-import argparse
-from itertools import product
-
 import numpy as np
 import pandas as pd
-from report import save
+from harness import Part, Table, grid, median, percent, root, standard_error
 
 import dpeffects as dpe
 
@@ -43,41 +37,34 @@ def population(kind: str, n: int, share: float, trial: bool, seed: int) -> pd.Da
     return pd.DataFrame(x, columns=["x1", "x2"]).assign(**made)
 
 
-def cell(kind: str, n: int, share: float, trial: bool, runs: int) -> dict[str, float]:
-    design, rows = "randomised" if trial else "observational", []
-    for seed in range(START, START + runs):
-        data = population(kind, n, share, trial, seed)
-        call = {"epsilon": 1, "bounds": BOUNDS, "design": design, "seed": seed}
-        fit, truth = dpe.dp_ate("y ~ t | x1 + x2", data, **call), data["effect"].mean()
-        low, high = fit.conf_int()
-        cautious = "Small arm" in fit.warnings
-        rows.append((fit.estimate - truth, low <= truth <= high, high - low, cautious))
-    error, covered, width, cautious = np.array(rows).T
-    return {
-        "error": round(float(np.sqrt((error**2).mean())), 4),
-        "covers %": round(100 * covered.mean(), 1),
-        "width": round(float(np.median(width)), 4),
-        "caution %": round(100 * cautious.mean()),
-    }
+def run(people: int, noise: int, effect: str, n: int, treated: float, design: str):
+    data = population(effect, n, treated, design == "randomised", START + people)
+    call = {"epsilon": 1, "bounds": BOUNDS, "design": design, "seed": noise}
+    fit, truth = dpe.dp_ate("y ~ t | x1 + x2", data, **call), data["effect"].mean()
+    low, high = fit.conf_int()
+    found = {"error": fit.estimate - truth, "covers": low <= truth <= high, "width": high - low}
+    return found | {"caution": "Small arm" in fit.warnings}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=100)
-    runs, rows = parser.parse_args().runs, []
-    for kind, n, share, trial in product(KINDS, (4_000, 50_000), (0.01, 0.03, 0.1), (True, False)):
-        about = {"effect": kind, "n": n, "treated %": 100 * share}
-        about["design"] = "trial" if trial else "observational"
-        rows.append(about | cell(kind, n, share, trial, runs))
-        print(rows[-1], flush=True)
-    points = 100 * np.sqrt(0.95 * 0.05 / runs)
-    notes = (
-        f"{runs} runs a cell (standard error of a coverage of 95 %: {points:.1f} points). "
-        + "; ".join(f"*{k}*: {v}" for k, v in KINDS.items())
-        + ". *warning*: how often the summary said Small arm."
-    )
-    save("rare_arms", "Few treated records", {"": pd.DataFrame(rows)}, notes)
-
-
-if __name__ == "__main__":
-    main()
+DESIGNS = ("randomised", "observational")
+TABLE = Table(
+    "Few treated records",
+    (
+        Part(
+            "",
+            grid(effect=KINDS, n=(4_000, 50_000), treated=(0.01, 0.03, 0.1), design=DESIGNS),
+            run,
+            {
+                "error": root("error"),
+                "covers %": percent("covers"),
+                "width": median("width"),
+                "caution %": percent("caution", 0),
+            },
+            runs=100,
+        ),
+    ),
+    f"Standard error of a coverage of 95 % in 100 runs: {standard_error(100)} points. "
+    + "; ".join(f"*{k}*: {v}" for k, v in KINDS.items())
+    + ". *caution*: how often the summary said Small arm.",
+    minutes=2,
+)

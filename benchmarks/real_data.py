@@ -1,11 +1,5 @@
 """How often intervals cover where rows have something in common, are weighted, or are missing.
 
-    python benchmarks/real_data.py              # about ten minutes on one core; resumes
-    python benchmarks/real_data.py --fresh      # from the start
-    python benchmarks/real_data.py --table      # only the page, of the cells on file
-    python benchmarks/real_data.py --quick      # every cell with few runs, in a file of their own
-    python benchmarks/real_data.py --parts clusters units     # these parts only
-
 Data are simulated (`dpe.simulate`), or made here where nobody built the methods for them. Every
 run has other data and other noise; methods and epsilons share the data. A call without the argument
 that the data need stands beside each: it is there to fail.
@@ -13,24 +7,15 @@ that the data need stands beside each: it is there to fail.
 
 from __future__ import annotations
 
-import argparse
-import sys
-import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, NamedTuple
-from zlib import crc32
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from cells import keep, on_file
-from report import RESULTS, save
+from harness import Cell, Part, Row, Table
 from scipy.stats import t as student
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import dpeffects as dpe
 from dpeffects.errors import DPEffectsError
@@ -41,36 +26,7 @@ WIDTHS = 30
 """Runs of a cell whose intervals are made to the end, for their width."""
 TRIAL = {"diff_in_means", "clipped_contrast"}
 """Methods that do not adjust: they get the data of a trial."""
-FILE = RESULTS / "real_data.csv"
-QUICK = 12
-
-
-class Cell(NamedTuple):
-    part: str
-    data: str
-    size: int
-    method: str
-    call: str
-    epsilon: float
-    runs: int
-
-
-class Found(NamedTuple):
-    """Shares of the runs, and means over them.
-
-    ``error`` is the standard deviation of the estimates, ``reported`` the root of the mean of their
-    reported variances.
-    """
-
-    refused: float
-    cover: float
-    half_width: float
-    bias: float
-    error: float
-    reported: float
-    warned: float
-    said: str
-
+NAMES = ("part", "data", "size", "method", "call", "epsilon", "runs")
 
 # --- data -----------------------------------------------------------------------------------------
 
@@ -208,18 +164,22 @@ CALLS: dict[str, tuple[dict[str, Any], float]] = {
 ADDITIVE = ("diff_in_means", "clipped_contrast", "one_step", "private_ipw")
 
 
+def cell(*values: Any) -> Cell:
+    return dict(zip(NAMES, values, strict=True))
+
+
 def clusters() -> Iterator[Cell]:
     """Clusters, declared and not, beside the call that knows nothing of them."""
     for data in ("villages, people treated", "villages treated"):
         for size, runs in ((40, 120), (100, 100), (300, 240)):
             for method in (*ADDITIVE, "auto"):
-                made = Cell("clusters", data, size, method, "cluster, clusters", 4.0, runs)
+                made = cell("clusters", data, size, method, "cluster, clusters", 4.0, runs)
                 if method != "auto" or size == 100:
-                    yield from (made._replace(epsilon=x) for x in (1.0, 4.0))
-                    yield made._replace(call="rows", runs=40)
+                    yield from (made | {"epsilon": x} for x in (1.0, 4.0))
+                    yield made | {"call": "rows", "runs": 40}
                 if method in ("clipped_contrast", "one_step"):
                     for epsilon in (1.0, 4.0):
-                        yield made._replace(call="cluster", epsilon=epsilon)
+                        yield made | {"call": "cluster", "epsilon": epsilon}
 
 
 def units() -> Iterator[Cell]:
@@ -227,34 +187,34 @@ def units() -> Iterator[Cell]:
     for method in ADDITIVE:
         for call in ("unit", "unit, max_rows=8"):
             for epsilon in (1.0, 4.0):
-                yield Cell("units", "people with 1 to 8 rows", 6000, method, call, epsilon, 100)
-        yield Cell("units", "people with 1 to 8 rows", 6000, method, "all rows", 4.0, 40)
+                yield cell("units", "people with 1 to 8 rows", 6000, method, call, epsilon, 100)
+        yield cell("units", "people with 1 to 8 rows", 6000, method, "all rows", 4.0, 40)
 
 
 def weights() -> Iterator[Cell]:
     """Weights that go with the effect, and subsets."""
     for method in ADDITIVE:
         for epsilon in (1.0, 4.0):
-            yield Cell("weights", "survey", 4000, method, "weights", epsilon, 100)
-        yield Cell("weights", "survey", 4000, method, "rows", 4.0, 40)
+            yield cell("weights", "survey", 4000, method, "weights", epsilon, 100)
+        yield cell("weights", "survey", 4000, method, "rows", 4.0, 40)
     for call in ("subset of 30 %", "subset of 5 %"):
         for method in ADDITIVE:
             for epsilon in (1.0, 4.0):
-                yield Cell("subsets", "records", 300, method, call, epsilon, 80)
+                yield cell("subsets", "records", 300, method, call, epsilon, 80)
 
 
 def missing() -> Iterator[Cell]:
     """Outcomes that are missing at random, and a covariate with gaps."""
     for method in ADDITIVE:
-        made = Cell("missing", "outcomes missing at random", 6000, method, "weight", 4.0, 100)
-        yield from (made._replace(epsilon=x) for x in (1.0, 4.0))
-        yield made._replace(call="complete", runs=40)
-        made = made._replace(data="another study", size=8000, call="weight, effect 3")
-        yield from (made._replace(epsilon=x) for x in (1.0, 4.0))
-        yield made._replace(call="complete, effect 3", runs=40)
+        made = cell("missing", "outcomes missing at random", 6000, method, "weight", 4.0, 100)
+        yield from (made | {"epsilon": x} for x in (1.0, 4.0))
+        yield made | {"call": "complete", "runs": 40}
+        made = made | {"data": "another study", "size": 8000, "call": "weight, effect 3"}
+        yield from (made | {"epsilon": x} for x in (1.0, 4.0))
+        yield made | {"call": "complete, effect 3", "runs": 40}
     for method in ("one_step", "private_ipw"):
         for epsilon in (1.0, 4.0):
-            yield Cell("missing", "covariate with gaps", 4000, method, "indicator", epsilon, 80)
+            yield cell("missing", "covariate with gaps", 4000, method, "indicator", epsilon, 80)
 
 
 def others() -> Iterator[Cell]:
@@ -262,14 +222,14 @@ def others() -> Iterator[Cell]:
     names = ("skewed costs", "rare outcome", "one village in eight treated", "villages of 1 to 500")
     for data in names:
         for method in ("clipped_contrast", "one_step"):
-            made = Cell("others", data, 100, method, "cluster, clusters, no effect", 4.0, 80)
-            yield from (made._replace(epsilon=x) for x in (1.0, 4.0))
-            yield made._replace(call="cluster, no effect")
-            yield made._replace(call="rows, no effect", runs=40)
+            made = cell("others", data, 100, method, "cluster, clusters, no effect", 4.0, 80)
+            yield from (made | {"epsilon": x} for x in (1.0, 4.0))
+            yield made | {"call": "cluster, no effect"}
+            yield made | {"call": "rows, no effect", "runs": 40}
     for method in ("clipped_contrast", "one_step"):
-        made = Cell("others", "one person with 5,000 rows", 6000, method, "unit", 4.0, 80)
+        made = cell("others", "one person with 5,000 rows", 6000, method, "unit", 4.0, 80)
         yield made
-        yield made._replace(call="all rows", runs=40)
+        yield made | {"call": "all rows", "runs": 40}
 
 
 PARTS = {f.__name__: f for f in (clusters, units, weights, missing, others)}
@@ -282,45 +242,54 @@ def sample(data: str, size: int, seed: int, randomised: bool) -> Data:
     return DATA[data](seed, size, randomised)
 
 
-def measure(cell: Cell) -> Found:
-    """Run a cell. An interval holds the truth where the truth would not be rejected."""
-    (given, truth), trial = CALLS[cell.call], cell.method in TRIAL
-    given = given | ({"clusters": cell.size} if "clusters" in given else {})
+def run(people: int, noise: int, **cell: Any) -> Row:
+    """An interval holds the truth where the truth would not be rejected."""
+    (given, truth), method, call = CALLS[cell["call"]], cell["method"], cell["call"]
+    trial = method in TRIAL
+    given = given | ({"clusters": cell["size"]} if "clusters" in given else {})
     given |= {"design": "randomised"} if trial else {}
-    formula = "outcome ~ treatment" + (
-        " | x1 + x2 + x3" if cell.call in ("weight", "weight, effect 3") or not trial else ""
-    )
-    first, rows, said = crc32(repr(cell).encode()), [], Counter()
-    for seed in range(cell.runs):
-        data, bounds = sample(cell.data, cell.size, seed, trial)
-        about = {"epsilon": cell.epsilon, "bounds": bounds, "seed": first + seed, **given}
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                estimate = dpe.dp_ate(formula, data, cell.method, **about).released
-        except DPEffectsError as error:
-            said[str(error).partition(":")[0][:60]] += 1
-            continue
-        p = p_value(replace(estimate, identification=""), truth)
-        if isinstance(p, Unavailable):
-            continue
-        low, high = interval(estimate, 0.95) if seed < WIDTHS else (np.nan, np.nan)
-        total = estimate.sampling.value + estimate.noise_variance + estimate.bias_variance
-        warning_lines = [
-            x for x in estimate.warning_lines if not x.startswith(("NOT ADJ", "ASSOC"))
-        ]
-        said[warning_lines[0].partition(":")[0][:60] if warning_lines else ""] += bool(
-            warning_lines
-        )
-        point = estimate.point - truth
-        rows.append((p >= 0.05, (high - low) / 2.0, point, total, bool(warning_lines)))
-    refused, most = 1.0 - len(rows) / cell.runs, (+said).most_common(1)
-    if not rows:
-        return Found(refused, *[np.nan] * 6, most[0][0])
-    found = np.array(rows, float)
-    cover, width, bias, total, warned = np.nanmean(found, axis=0)
-    error, reported = found[:, 2].std(), np.sqrt(max(total, 0.0))
-    return Found(refused, cover, width, bias, error, reported, warned, most[0][0] if most else "")
+    adjusted = not trial or call in ("weight", "weight, effect 3")
+    formula = "outcome ~ treatment" + (" | x1 + x2 + x3" if adjusted else "")
+    data, bounds = sample(cell["data"], cell["size"], people, trial)
+    about = {"epsilon": cell["epsilon"], "bounds": bounds, "seed": noise, **given}
+    try:
+        estimate = dpe.dp_ate(formula, data, method, **about).released
+    except DPEffectsError as error:
+        return {"refused": 1.0, "said": str(error).partition(":")[0][:60]}
+    p = p_value(replace(estimate, identification=""), truth)
+    if isinstance(p, Unavailable):
+        return {"refused": 1.0, "said": ""}
+    low, high = interval(estimate, 0.95) if people < WIDTHS else (np.nan, np.nan)
+    lines = [x for x in estimate.warning_lines if not x.startswith(("NOT ADJ", "ASSOC"))]
+    return {
+        "refused": 0.0,
+        "cover": float(p >= 0.05),
+        "half_width": (high - low) / 2.0,
+        "bias": estimate.point - truth,
+        "total": estimate.sampling.value + estimate.noise_variance + estimate.bias_variance,
+        "warned": float(bool(lines)),
+        "said": lines[0].partition(":")[0][:60] if lines else "",
+    }
+
+
+MEANS = ("cover", "half_width", "bias", "warned", "total")
+
+
+def summary(runs: pd.DataFrame) -> Row:
+    """Shares of the runs, and means over them.
+
+    ``error`` is the standard deviation of the estimates, ``reported`` the root of the mean of their
+    reported variances.
+    """
+    means, said = runs.reindex(columns=MEANS).mean(), runs["said"][runs["said"] != ""]
+    return {
+        "refused": runs["refused"].mean(),
+        **{name: means[name] for name in MEANS[:3]},
+        "error": runs.reindex(columns=MEANS)["bias"].std(ddof=0),
+        "reported": np.sqrt(max(means["total"], 0.0)),
+        "warned": means["warned"],
+        "said": said.mode().iloc[0] if len(said) else "",
+    }
 
 
 # --- the page -------------------------------------------------------------------------------------
@@ -341,7 +310,7 @@ table has the same without privacy: data are shared between methods and epsilons
 repeats itself. A coverage of 95 is uncertain by 1.4 points with 240 runs, by 2.4 with 80."""
 
 
-def page(found: pd.DataFrame, name: str, folder: Path = RESULTS) -> None:
+def page(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
     tables = {"In short": short(found)}
     for part, rows in found.groupby("part", sort=False):
         shown = rows.drop(columns=["part"]).assign(
@@ -354,9 +323,7 @@ def page(found: pd.DataFrame, name: str, folder: Path = RESULTS) -> None:
         heads = {"cover": "coverage", "half_width": "half-width", "warned": "warning_lines"}
         tables[part.capitalize()] = shown.rename(columns=heads).fillna("")
     tables["Differences in means without privacy, on the same data"] = peers(found)
-    save(
-        name, "Clusters, units, weights, subsets, missing values", tables, folder=folder, lead=LEAD
-    )
+    return tables
 
 
 GROUPS = {"cluster": "village", "unit": "person"}
@@ -421,32 +388,11 @@ def short(found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    for flag in ("--fresh", "--table", "--quick"):
-        parser.add_argument(flag, action="store_true")
-    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
-    asked = parser.parse_args()
-    cells = [cell for part in asked.parts for cell in PARTS[part]()]
-    path = FILE
-    if asked.quick:
-        path = FILE.with_name("real_data_quick.csv")
-        cells = [cell._replace(runs=QUICK) for cell in cells]
-    if asked.fresh or asked.quick:
-        path.unlink(missing_ok=True)
-    if not asked.table:
-        keep(path, cells, measure)
-    if asked.quick:
-        print(short(on_file(path)).to_markdown(index=False))
-        path.unlink()
-        return
-    order = {tuple(cell): k for k, cell in enumerate(c for part in PARTS.values() for c in part())}
-    found = on_file(path)
-    place = [order.get(x) for x in found[list(Cell._fields)].itertuples(index=False, name=None)]
-    found = found.assign(place=place).dropna(subset="place").sort_values("place")
-    found = found.drop(columns="place")
-    page(found, "real_data")
-
-
-if __name__ == "__main__":
-    main()
+CELLS = [cell for part in PARTS.values() for cell in part()]
+TABLE = Table(
+    "Clusters, units, weights, subsets, missing values",
+    (Part("", CELLS, run, summary, runs=100, csv="real_data"),),
+    lead=LEAD,
+    page=page,
+    minutes=7,
+)

@@ -1,10 +1,5 @@
 """Time and memory from Parquet files, against what people run without privacy, in the same run.
 
-    python benchmarks/scale.py           # 1 and 10 million records; goes on where it stopped
-    python benchmarks/scale.py --small   # a quick look, nothing saved
-    python benchmarks/scale.py --again   # measure everything anew
-    python benchmarks/scale.py --repeats 3 --only diff_in_means
-
 Every call runs in a process of its own, so that its peak memory is its own; a small call before it
 pays for imports. Ours and its peer take turns, and medians are kept, so that other work on the
 machine hits both. Times include reading the file.
@@ -12,17 +7,12 @@ machine hits both. Times include reading the file.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
-from statistics import median
 
 import pandas as pd
-from report import RESULTS, save
+from harness import Part, Row, Table, apart, grid
 
 COVARIATES = 10
 NAMES = [f"x{i}" for i in range(COVARIATES)]
@@ -31,12 +21,6 @@ STRATA = "y ~ t | cut(x0, [0, 0.25, 0.5, 0.75, 1]) + cut(x1, [0, 0.5, 1]) + cut(
 BOUNDS = dict.fromkeys([*NAMES, "y"], (0, 1))
 FOLDER = Path(tempfile.gettempdir()) / "dpeffects-scale"
 
-
-def option(name: str, default: str) -> str:
-    return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
-
-
-REPEATS, ONLY = int(option("--repeats", "5")), option("--only", "")
 
 PEERS = {
     "auto": "scikit-learn, two models",
@@ -194,7 +178,7 @@ RUNS = {
 }
 
 
-def child(task: str, n: int) -> None:
+def child(task: str, n: int) -> dict[str, float]:
     """One measurement: a small call for the imports, then the call."""
     import resource
 
@@ -207,7 +191,7 @@ def child(task: str, n: int) -> None:
     run(str(file(n)))
     seconds, cpu = time.perf_counter() - start, time.process_time() - busy
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(json.dumps({"seconds": seconds, "cpu": cpu, "peak": peak, "noise": noise[0], **passes}))
+    return {"seconds": seconds, "cpu": cpu, "peak": peak, "noise": noise[0], **passes}
 
 
 def counted() -> dict[str, int]:
@@ -244,75 +228,60 @@ def timed_noise() -> list[float]:
     return spent
 
 
-def measured(task: str, n: int) -> dict[str, float]:
-    command = [sys.executable, __file__, "--child", task, str(n)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+def run(people: int, noise: int, method: str, records: int):
+    """The call, then its peer."""
+    file(10_000), file(records)
+    found = apart(child, method, records)
+    if peer := PEERS[method]:
+        found |= {f"peer {name}": x for name, x in apart(child, peer, records).items()}
+    return found
 
 
-def row(task: str, n: int, repeats: int) -> dict[str, object]:
-    """Take turns; keep medians."""
-    file(10_000), file(n)
-    peer, mine, theirs = PEERS[task], [], []
-    for _ in range(repeats):
-        mine.append(measured(task, n))
-        if peer:
-            theirs.append(measured(peer, n))
+def summary(runs: pd.DataFrame) -> Row:
+    """Medians; the ratio is the median of those of neighbours."""
     made = {
-        "method": task,
-        "records": n,
-        "runs": repeats,
-        "seconds": round(median(m["seconds"] for m in mine), 2),
-        "CPU s": round(median(m["cpu"] for m in mine), 2),
-        "of it noise": round(median(m["noise"] for m in mine), 2),
-        "peak GiB": round(max(m["peak"] for m in mine), 2),
-        "passes": int(mine[0]["passes"]),
-        "columns read": int(mine[0]["columns"]),
-        "peer": peer or "",
+        "runs": len(runs),
+        "seconds": round(runs["seconds"].median(), 2),
+        "CPU s": round(runs["cpu"].median(), 2),
+        "of it noise": round(runs["noise"].median(), 2),
+        "peak GiB": round(runs["peak"].max(), 2),
+        "passes": int(runs["passes"].iloc[0]),
+        "columns read": int(runs["columns"].iloc[0]),
     }
-    if peer:
-        made["peer, seconds"] = round(median(m["seconds"] for m in theirs), 2)
-        made["peer, CPU s"] = round(median(m["cpu"] for m in theirs), 2)
-        made["peer, peak GiB"] = round(max(m["peak"] for m in theirs), 2)
-        pairs = zip(mine, theirs, strict=True)
-        made["ratio"] = round(median(a["seconds"] / b["seconds"] for a, b in pairs), 2)
+    if "peer seconds" in runs:
+        made["peer, seconds"] = round(runs["peer seconds"].median(), 2)
+        made["peer, CPU s"] = round(runs["peer cpu"].median(), 2)
+        made["peer, peak GiB"] = round(runs["peer peak"].max(), 2)
+        made["ratio"] = round((runs["seconds"] / runs["peer seconds"]).median(), 2)
+        made["ratio of CPU s"] = round((runs["cpu"] / runs["peer cpu"]).median(), 2)
     return made
 
 
-def main() -> None:
-    small, kept = "--small" in sys.argv, RESULTS / "scale.csv"
-    sizes = [100_000, 200_000] if small else [1_000_000, 10_000_000]
-    rows = []
-    if kept.exists() and not small and "--again" not in sys.argv:
-        rows = pd.read_csv(kept, keep_default_na=False).to_dict("records")
-    done = {(r["method"], int(r["records"])) for r in rows}
-    for task in [task for task in PEERS if task.startswith(ONLY)]:
-        for n in [1_000_000, 5_000_000] if "psm" in task and not small else sizes:
-            if (task, n) in done:
-                continue
-            rows.append(row(task, n, min(REPEATS, 2) if "psm" in task or small else REPEATS))
-            print(rows[-1], flush=True)
-            if not small:
-                pd.DataFrame(rows).to_csv(kept, index=False)
-    rows = [r for r in rows if r["method"] in PEERS]
-    rows = sorted(rows, key=lambda r: (list(PEERS).index(r["method"]), int(r["records"])))
-    table = pd.DataFrame(rows).fillna("")
-    if small:
-        print(table.to_string())
-        return
-    notes = (
-        "Aggregate methods read the file through DuckDB, and "
-        "passes stream rows in batches. Matching collects three columns. Medians of "
-        "the runs shown, in turns with the peer; the ratio is the median of those of neighbours; "
-        "peak memory is the largest. CPU is that of the whole process, all cores. "
-        f"Load of the machine at the end of the run: {os.getloadavg()[1]:.1f}. Where it is "
-        "more than its cores, compare CPU seconds, not seconds."
-    )
-    save("scale", "Ten million records on one machine", {"": table}, notes)
-
-
-if __name__ == "__main__":
-    if "--child" in sys.argv:
-        child(sys.argv[-2], int(sys.argv[-1]))
-    else:
-        main()
+MATCHING = [method for method in PEERS if "psm" in method]
+OTHERS = [method for method in PEERS if "psm" not in method]
+TABLE = Table(
+    "Ten million records on one machine",
+    (
+        Part(
+            "",
+            [
+                *(x | {"runs": 5} for x in grid(method=OTHERS, records=(1_000_000, 10_000_000))),
+                *(x | {"runs": 2} for x in grid(method=MATCHING, records=(1_000_000, 5_000_000))),
+            ],
+            run,
+            summary,
+            runs=5,
+            chunk=1,
+            csv="scale",
+            small=grid(method=["diff_in_means", "private_psm, label"], records=[100_000]),
+        ),
+    ),
+    "Aggregate methods read the file through DuckDB, and "
+    "passes stream rows in batches. Matching collects three columns. Medians of "
+    "the runs shown, in turns with the peer; the ratio is the median of those of neighbours; "
+    "peak memory is the largest. CPU is that of the whole process, all cores: where other work "
+    "runs beside, compare CPU seconds.",
+    page=lambda rows: {"": rows.assign(peer=rows["method"].map(PEERS)).fillna("")},
+    alone=True,
+    minutes=6,
+)

@@ -1,8 +1,5 @@
 """How often 95 % intervals of ratios and odds cover, rare outcomes and small arms included.
 
-    python benchmarks/scales.py            # about ten minutes
-    python benchmarks/scales.py --small    # a few seconds
-
 Every run draws new records and new noise. "trial": treatment by chance. "confounded": log odds of
 treatment, and of the outcome, are linear in three covariates. "multiplicative": the logarithm of
 the risk is, and the effect is a factor that is the same for everybody, so that differences vary.
@@ -15,20 +12,19 @@ away from zero. "difference" is how often the interval of the difference of the 
 
 from __future__ import annotations
 
-import argparse
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
-from report import save
+from harness import Part, Table
 
 import dpeffects as dpe
-from dpeffects.inference.scales import is_risk, mean_p_value, ratio_p_value
+from dpeffects.inference import scales
+from dpeffects.inference.estimate import Unavailable
 
 Rows = dict[str, np.ndarray]
 SIZES = ((2_000, 4.0), (5_000, 1.0), (20_000, 0.5))
@@ -90,6 +86,7 @@ class Population:
         return frame
 
 
+@cache
 def constants(population: Population) -> tuple[float, float, float]:
     """What is added to the indices of treatment and of both outcomes."""
     x = population.covariates(np.random.default_rng(0), 200_000)
@@ -120,80 +117,58 @@ METHODS: dict[bool, dict[str, dict[str, Any]]] = {
 BOUNDS = {"x1": (-1, 1), "x2": (0, 1), "x3": (-1, 1)}
 
 
-def run(
-    population: Population, known: Any, method: str, n: int, epsilon: float, seed: int
-) -> list[Any]:
-    frame = population.draw(seed, n, known)
-    given = METHODS[population.name == "trial"][method]
-    bounds = BOUNDS | {"y": (0, 10 if population.name == "spending" else 1)}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fit = dpe.dp_ate(
-            "y ~ t | x1 + x2 + x3",
-            frame,
-            method,
-            epsilon=epsilon,
-            bounds=bounds,
-            seed=seed,
-            **given,
-        )
-    risks = np.array([population.risk * population.ratio, population.risk])
-    scale = 2.0 * (1.0 - np.exp(-5.0)) if population.name == "spending" else 1.0
+def ends(found: scales.ScaleComparison) -> tuple[float, float]:
+    none = isinstance(found.interval, Unavailable)
+    return (math.nan, math.nan) if none else tuple(found.interval)
+
+
+def within(value: float, interval: tuple[float, float]) -> float:
+    low, high = interval
+    return float(low <= value <= high)
+
+
+def run(people: int, noise: int, population: int, records: int, epsilon: float, method: str):
+    drawn = POPULATIONS[population]
+    frame, spending = drawn.draw(people, records, constants(drawn)), drawn.name == "spending"
+    given = {"epsilon": epsilon, "seed": noise, **METHODS[drawn.name == "trial"][method]}
+    given["bounds"] = BOUNDS | {"y": (0, 10 if spending else 1)}
+    fit = dpe.dp_ate("y ~ t | x1 + x2 + x3", frame, method, **given)
+    risks = np.array([drawn.risk * drawn.ratio, drawn.risk])
+    scale = 2.0 * (1.0 - np.exp(-5.0)) if spending else 1.0
     odds, means = risks / (1.0 - risks), fit.released.means
-    # a value is in the interval where its test does not reject it
-    ratio = ratio_p_value(means, risks[0] / risks[1]) > 0.05
-    endless = ratio_p_value(means, math.inf) > 0.05
-    by_odds = (
-        ratio_p_value(means, odds[0] / odds[1], by_odds=True) > 0.05 if is_risk(means) else math.nan
-    )
+    ratio = ends(scales.ratio(means))
+    by_odds = math.nan
+    if scales.is_risk(means):
+        by_odds = within(odds[0] / odds[1], ends(scales.odds(means)))
     low, high = fit.conf_int()
-    inside = low <= scale * (risks[0] - risks[1]) <= high
-    both = [mean_p_value(means, k == 0, scale * risks[k]) > 0.05 for k in (0, 1)]
-    return [ratio, endless, by_odds, inside, np.mean(both), fit.associated]
-
-
-def row(population: Population, method: str, n: int, epsilon: float, runs: int) -> dict[str, Any]:
-    cell = population, constants(population), method, n, epsilon
-    first = 1000 * (SIZES.index((n, epsilon)) + 10 * POPULATIONS.index(population))
-    made = Parallel(-1)(delayed(run)(*cell, first + k) for k in range(runs))
-    ratio, endless, odds, difference, means, associated = np.array(made, float).mean(axis=0)
-
-    def percent(x: float) -> str:
-        return "" if np.isnan(x) else f"{100 * x:.1f} %"
-
+    both = [scales.mean_p_value(means, k == 0, scale * risks[k]) > 0.05 for k in (0, 1)]
     return {
-        "population": population.name,
-        "risk": population.risk,
-        "treated": f"{100 * population.share:.0f} %",
-        "records": n,
-        "epsilon": epsilon,
-        "method": f"{method} (association)" if associated > 0.5 else method,
-        "ratio": percent(ratio),
-        "odds": percent(odds),
-        "means": percent(means),
-        "difference": percent(difference),
-        "no upper end": percent(endless),
+        "ratio": within(risks[0] / risks[1], ratio),
+        "odds": by_odds,
+        "means": np.mean(both),
+        "difference": low <= scale * (risks[0] - risks[1]) <= high,
+        "no upper end": ratio[1] == math.inf,
+        "associated": fit.associated,
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--small", action="store_true")
-    parser.add_argument("--runs", type=int, default=200)
-    given = parser.parse_args()
-    runs = 4 if given.small else given.runs
-    sizes = SIZES[:1] if given.small else SIZES
-    rows = []
-    for population in POPULATIONS:
-        for n, epsilon in sizes:
-            for method in METHODS[population.name == "trial"]:
-                rows.append(row(population, method, n, epsilon, runs))
-                print(*rows[-1].values(), sep="  ", flush=True)
-    table = pd.DataFrame(rows)
-    title = "Ratios and odds: how often 95 % intervals cover"
-    save("scales", title, {f"{runs} draws of records and noise": table}, notes=NOTES)
+def page(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    drawn = [POPULATIONS[k] for k in rows["population"]]
+    rows.insert(1, "risk", [x.risk for x in drawn])
+    rows.insert(2, "treated", [f"{100 * x.share:.0f} %" for x in drawn])
+    rows["population"] = [x.name for x in drawn]
+    rows["method"] += np.where(rows.pop("associated") > 0.5, " (association)", "")
+    for name in ("ratio", "odds", "means", "difference", "no upper end"):
+        rows[name] = ["" if np.isnan(x) else f"{100 * x:.1f} %" for x in rows[name]]
+    return {"200 draws of records and noise": rows}
 
 
+CELLS = [
+    {"population": k, "records": n, "epsilon": epsilon, "method": method}
+    for k, drawn in enumerate(POPULATIONS)
+    for n, epsilon in SIZES
+    for method in METHODS[drawn.name == "trial"]
+]
 NOTES = """\
 Two hundred draws have a standard error of 1.5 points; the methods of a population have the
 same draws. In trials ratios and odds cover as they should, rare outcomes and small arms included,
@@ -206,5 +181,11 @@ diff_in_means spends most on the means, clipped_contrast and auto on their diffe
 with rare outcomes the former has the shorter ratios.
 """
 
-if __name__ == "__main__":
-    main()
+
+TABLE = Table(
+    "Ratios and odds: how often 95 % intervals cover",
+    (Part("", CELLS, run, runs=200),),
+    NOTES,
+    page=page,
+    minutes=6,
+)

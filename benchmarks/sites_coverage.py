@@ -1,27 +1,16 @@
 """Coverage of nominal 95 % intervals for two to ten sites combined, by simulation.
 
-    python benchmarks/sites_coverage.py            # 500 runs: a quarter of an hour on one core
-    python benchmarks/sites_coverage.py --fresh    # from the start; otherwise a run resumes
-    python benchmarks/sites_coverage.py --table    # only the table, of the cells on file
-    python benchmarks/sites_coverage.py --small    # 100 runs
-
 Three sites of unequal size (500, 2,000 and 8,000 records, or 400, 800 and 1,600), two of 2,000 and
-8,000, five and ten, with unequal or equal budgets, in the designs of coverage.py: a true effect of
+8,000, five and ten, with unequal or equal budgets, by chance or by strata: a true effect of
 0.1 everywhere, or effects that differ between sites (normal around 0.1 with standard deviation 0.01
 or 0.05), for which rule="random" is meant. Noise is seeded.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-
 import numpy as np
 import pandas as pd
-from coverage import BOUNDS, sample
-from report import RESULTS, save
+from harness import Part, Table, grid, mean, median, standard_error
 from scipy.stats import norm
 
 import dpeffects as dpe
@@ -73,63 +62,50 @@ EVEN = (
     ("ivw, thirty equal", ivw, inflation_ivw, np.full(30, 1000.0), np.ones(30)),
 )
 """Rule, allowance for chosen weights, records and sampling variances."""
-COLUMNS = ["design", "runs", "rule", "covered", "width", "used", "rejected"]
+BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1), "a": [0, 1], "b": [0, 1]}
 
 
-def release(design, binary: bool, epsilon: float, n: int, j: int, run: int, shift: float):
-    kind, method, formula, options = design
-    seed = 20 * run + j
-    data = sample(kind, binary, n, seed)
-    if shift:
-        data["y"] = (data["y"] + shift * data["t"]).clip(0, 1)
-    fit = dpe.dp_ate(formula, data, method, epsilon=epsilon, bounds=BOUNDS, seed=seed, **options)
-    return SiteRelease.from_result(fit, f"site {j}")
+def sample(strata: bool, binary: bool, n: int, seed: list[int]) -> pd.DataFrame:
+    """Records of one site, whose treatment depends on ``a`` in strata."""
+    rng = np.random.default_rng([*seed, n, binary])
+    x = rng.random((n, 2))
+    a, b = rng.integers(0, 2, (2, n))
+    t = rng.random(n) < 1 / (1 + np.exp(0.2 - 0.6 * strata * (a - 0.5)))
+    mean = 0.2 + 0.15 * x[:, 0] + 0.1 * x[:, 1] + 0.1 * a + 0.05 * b + 0.1 * t
+    y = rng.random(n) < mean if binary else mean + 0.3 * (rng.random(n) - 0.5)
+    frame = pd.DataFrame({"y": np.asarray(y, float), "t": t, "x1": x[:, 0], "x2": x[:, 1]})
+    return frame.assign(a=a, b=b)
 
 
-def cell(task) -> pd.DataFrame:
-    name, runs = task
-    design, binary, sizes, budgets, spread = DESIGNS[name]
+def run(people: int, noise: int, design: str):
+    """All rules on the releases of the same sites."""
+    (kind, method, formula, options), binary, sizes, budgets, spread = DESIGNS[design]
+    shifts = np.random.default_rng([people, 7]).normal(0.0, spread, len(sizes))
+    sites = []
+    for j, (n, epsilon, shift) in enumerate(zip(sizes, budgets, shifts, strict=True)):
+        data = sample(kind == "strata", binary, n, [people, j])
+        if shift:
+            data["y"] = (data["y"] + shift * data["t"]).clip(0, 1)
+        asked = {"epsilon": epsilon, "bounds": BOUNDS, "seed": noise + j, **options}
+        fit = dpe.dp_ate(formula, data, method, **asked)
+        sites.append(SiteRelease.from_result(fit, f"site {j}"))
     rows = []
-    for run in range(runs):
-        shifts = np.random.default_rng([run, 7]).normal(0.0, spread, len(sizes))
-        sites = [
-            release(design, binary, epsilon, n, j, run, shift)
-            for j, (n, epsilon, shift) in enumerate(zip(sizes, budgets, shifts, strict=True))
-        ]
-        for rule in RULES:
-            fit = combine(sites, rule)
-            low, high = fit.conf_int()
-            rows.append(
-                {
-                    "rule": rule,
-                    "covered": low <= 0.1 <= high,
-                    "width": high - low,
-                    "used": len(fit.used),
-                    "rejected": fit.heterogeneity.p_value < 0.05,
-                }
-            )
-    made = pd.DataFrame(rows).groupby("rule", sort=False)
-    out = made.agg({"covered": "mean", "width": "median", "used": "mean", "rejected": "mean"})
-    return out.reset_index().assign(design=name, runs=runs)[COLUMNS]
+    for rule in RULES:
+        fit = combine(sites, rule)
+        low, high = fit.conf_int()
+        found = {"covered": low <= 0.1 <= high, "width": high - low, "used": len(fit.used)}
+        rows.append({"rule": rule, **found, "rejected": fit.heterogeneity.p_value < 0.05})
+    return rows
 
 
-def with_and_without(runs: int) -> pd.DataFrame:
+def allowance(people: int, noise: int, sites: str, relative: float):
     """Coverage without and with the allowance for chosen weights, errors being normal."""
-    rows = []
-    for name, rule, allowance, n, variance in EVEN:
-        row = {"rule and sites": name}
-        for relative in (0.15, 0.25, 0.35, 0.5):
-            rng, covered = np.random.default_rng(0), []
-            for _ in range(runs):
-                covered.append(pair(rng, rule, allowance, n, variance, relative))
-            low, high = 100 * np.mean(covered, axis=0)
-            row[f"s / v = {relative}"] = f"{low:.1f}, {high:.1f}"
-        rows.append(row)
-        print(row, flush=True)
-    return pd.DataFrame(rows)
+    cell = next(x[1:] for x in EVEN if x[0] == sites)
+    without, within = pair(np.random.default_rng(noise), *cell, relative)
+    return {"without": without, "with": within}
 
 
-def pair(rng, rule, allowance, n, variance, relative) -> list[float]:
+def pair(rng, rule, allowed, n, variance, relative) -> list[float]:
     """Coverage, given one draw of the released variances: exact, the errors being normal."""
     scale = relative * variance
     noisy = variance + scale * rng.laplace(size=n.size)
@@ -137,67 +113,64 @@ def pair(rng, rule, allowance, n, variance, relative) -> list[float]:
     errors = SiteErrors.of([Estimate(0.0, SamplingVariance(*row)) for row in rows])
     weights = rule(n, errors.variance)
     sd = np.sqrt(weights**2 @ variance)
-    factors = np.ones_like(n), allowance(n, errors, weights)
+    factors = np.ones_like(n), allowed(n, errors, weights)
     halves = [
         WeightedSumDistribution(errors, weights, factor).upper_point(0.025) for factor in factors
     ]
     return [1 - 2 * norm.sf(half / sd) for half in halves]
 
 
-def measured(todo, path) -> pd.DataFrame:
-    """Run the designs that are not on file yet; every finished one is kept."""
-    known = set()
-    if path.exists():
-        known = set(map(tuple, pd.read_csv(path)[COLUMNS[:2]].itertuples(index=False)))
-    left = [task for task in todo if task not in known]
-    workers = int(os.environ.get("WORKERS", os.cpu_count()))
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        for found in pool.map(cell, left):
-            found.to_csv(path, mode="a", header=not path.exists(), index=False)
-            print(found.to_string(header=False), flush=True)
-    return pd.read_csv(path)
+def page(found: pd.DataFrame, even: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    order = list(dict.fromkeys(found["design"]))
 
+    def by_rule(values: pd.Series) -> pd.DataFrame:
+        wide = found.assign(shown=values).pivot(index="design", columns="rule", values="shown")
+        return wide.loc[order, list(RULES)]
 
-def main() -> None:
-    small = "--small" in sys.argv
-    runs = 100 if small else 500
-    path = RESULTS / ("sites_coverage_small.csv" if small else "sites_coverage.csv")
-    if "--fresh" in sys.argv:
-        path.unlink(missing_ok=True)
-    todo = [(name, runs) for name in DESIGNS]
-    found = pd.read_csv(path) if "--table" in sys.argv else measured(todo, path)
-    effect = RESULTS / f"{path.stem}_allowance.csv"
-    if not effect.exists() or "--fresh" in sys.argv:
-        with_and_without(runs // 4).to_csv(effect, index=False)
-    allowed = pd.read_csv(effect)
-    order = [name for name in DESIGNS if name in set(found["design"])]
-    wide = found.assign(covered=(100 * found["covered"]).round(1)).pivot(
-        index="design", columns="rule", values="covered"
-    )
-    wide = wide.loc[order, list(RULES)]
+    wide = by_rule((100 * found["covered"]).round(1))
     test = found[found["rule"] == "mvagg"].set_index("design").loc[order]
     wide["sites used by mvagg"] = test["used"].round(2)
     wide["Q rejects at 5 %"] = (100 * test["rejected"]).round(1)
-    widths = found.pivot(index="design", columns="rule", values="width").loc[order, list(RULES)]
-    widths = widths.map(lambda w: f"{w:.3g}")
-    se = 100 * np.sqrt(0.95 * 0.05 / runs)
-    notes = (
-        f"{runs} runs a design: the standard error of a coverage of 95 % is {se:.1f} points. "
-        'rule="random" averages over how far effects may differ, so it covers too much where they '
-        "do not. Where they do, it alone is for their mean: the other rules' intervals are for a "
-        "weighted mean of these sites' effects, and the coverage of 0.1 is not theirs to keep. "
-        "The last table is for normal errors without noise, where the allowance matters most, at "
-        "several ratios of the noise scale s of a released variance to the variance v; sites are "
-        "ten of equal size with variances 1, 2, 4, ... (uneven), three of 500, 2,000 and 8,000 "
-        "records and equal variances (small ones good), or thirty equal ones."
-    )
-    shown = {
+    shown = [
+        f"{100 * a:.1f}, {100 * b:.1f}" for a, b in zip(even["without"], even["with"], strict=True)
+    ]
+    allowed = even.assign(shown=shown, head=[f"s / v = {x}" for x in even["relative"]])
+    allowed = allowed.pivot(index="sites", columns="head", values="shown")
+    return {
         "Coverage, per cent": wide.reset_index(),
-        "Median width": widths.reset_index(),
-        "Without and with the allowance for chosen weights": allowed,
+        "Median width": by_rule(found["width"].map("{:.3g}".format)).reset_index(),
+        "Without and with the allowance for chosen weights": allowed.reset_index(),
     }
-    save("sites_coverage", "Coverage of 95 % intervals of sites combined", shown, notes)
 
 
-if __name__ == "__main__":
-    main()
+COLUMNS = {"covered": mean("covered", 6), "width": median("width", 6), "used": mean("used", 6)}
+COLUMNS |= {"rejected": mean("rejected", 6)}
+EVEN_CELLS = grid(sites=[x[0] for x in EVEN], relative=(0.15, 0.25, 0.35, 0.5))
+TABLE = Table(
+    "Coverage of 95 % intervals of sites combined",
+    (
+        Part(
+            "Designs",
+            [{"design": x} for x in DESIGNS],
+            run,
+            COLUMNS,
+            runs=500,
+            by=("rule",),
+            csv="sites_coverage",
+            chunk=20,
+        ),
+        Part(
+            "Allowance", EVEN_CELLS, allowance, runs=125, csv="sites_coverage_allowance", chunk=25
+        ),
+    ),
+    f"The standard error of a coverage of 95 % in 500 runs is {standard_error(500)} points. "
+    'rule="random" averages over how far effects may differ, so it covers too much where they '
+    "do not. Where they do, it alone is for their mean: the other rules' intervals are for a "
+    "weighted mean of these sites' effects, and the coverage of 0.1 is not theirs to keep. "
+    "The last table is for normal errors without noise, where the allowance matters most, at "
+    "several ratios of the noise scale s of a released variance to the variance v; sites are "
+    "ten of equal size with variances 1, 2, 4, ... (uneven), three of 500, 2,000 and 8,000 "
+    "records and equal variances (small ones good), or thirty equal ones.",
+    page=page,
+    minutes=5,
+)

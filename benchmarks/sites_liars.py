@@ -1,8 +1,5 @@
 """What one lying site does to a combination of three, five or twenty, and what honesty costs.
 
-    python benchmarks/sites_liars.py            # 300 runs of what is not on file yet
-    python benchmarks/sites_liars.py 100        # so many runs
-
 Sites have a 0/1 outcome and a true effect of 0.1; noise is seeded. The last site may lie: it says
 0.9 with no sampling error ("sure"), the same with a million records ("huge"), something that is
 two and a half standard errors from the others with no sampling error ("sly"), or 0.9 with its own
@@ -11,12 +8,11 @@ errors ("plain"). The worst of the four is shown for each rule: the one with the
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from report import RESULTS, save
+from harness import Part, Table
 
 import dpeffects as dpe
 from dpeffects.inference.estimate import SamplingVariance
@@ -34,11 +30,11 @@ SIZES = {
 NONE = SamplingVariance(0.0, 0.0, 0.0)
 
 
-def release(n: int, seed: int, j: int, shift: float = 0.0):
+def release(n: int, people: int, noise: int, j: int, shift: float = 0.0):
     """One site's release."""
-    rng, t = np.random.default_rng([seed, j]), np.arange(n) % 2
+    rng, t = np.random.default_rng([people, j]), np.arange(n) % 2
     data = pd.DataFrame({"t": t, "y": (rng.random(n) < 0.3 + (EFFECT + shift) * t).astype(float)})
-    asked = {"method": "diff_in_means", "epsilon": 1, "bounds": BOUNDS, "seed": 100 * seed + j}
+    asked = {"method": "diff_in_means", "epsilon": 1, "bounds": BOUNDS, "seed": noise + j}
     return dpe.site_release("y ~ t", data, site=f"site {j}", **asked)
 
 
@@ -61,45 +57,30 @@ def lies(sites):
     }
 
 
-def row(fit) -> dict[str, float]:
-    low, high = fit.conf_int()
-    return {
-        "covered": low <= EFFECT <= high,
-        "error": abs(fit.estimate - EFFECT),
-        "width": high - low,
-        "named": any("site" in words for words in fit.named),
-    }
-
-
-def measured(sizes, runs: int) -> pd.DataFrame:
+def run(people: int, noise: int, sites: str):
     """All rules, without a liar, with effects that differ, and with each lie."""
-    rows = []
-    for run in range(runs):
-        shifts = np.random.default_rng([run, 7]).normal(0.0, 0.05, len(sizes))
-        honest = [release(n, run, j) for j, n in enumerate(sizes)]
-        given = {"no liar": honest}
-        given["effects differ"] = [release(n, run, j, shifts[j]) for j, n in enumerate(sizes)]
-        given |= {name: [*honest[:-1], lie] for name, lie in lies(honest).items()}
-        for said, sent in given.items():
-            rows += [{"rule": rule, "said": said} | row(combine(sent, rule)) for rule in RULES]
-    return pd.DataFrame(rows).groupby(["rule", "said"], sort=False).mean().reset_index()
+    sizes, rows = SIZES[sites], []
+    shifts = np.random.default_rng([people, 7]).normal(0.0, 0.05, len(sizes))
+    honest = [release(n, people, noise, j) for j, n in enumerate(sizes)]
+    given = {"no liar": honest}
+    given["effects differ"] = [release(n, people, noise, j, shifts[j]) for j, n in enumerate(sizes)]
+    given |= {name: [*honest[:-1], lie] for name, lie in lies(honest).items()}
+    for said, sent in given.items():
+        for rule in RULES:
+            fit = combine(sent, rule)
+            low, high = fit.conf_int()
+            found = {"covered": low <= EFFECT <= high, "error": abs(fit.estimate - EFFECT)}
+            found |= {"width": high - low, "named": any("site" in words for words in fit.named)}
+            rows.append({"rule": rule, "said": said} | found)
+    return rows
 
 
-def main() -> None:
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 300
-    path = RESULTS / "sites_liars.csv"
-    known = set(pd.read_csv(path)["sites"]) if path.exists() else set()
-    for name, sizes in SIZES.items():
-        if name not in known:
-            found = measured(sizes, runs).assign(sites=name, runs=runs)
-            found.to_csv(path, mode="a", header=not path.exists(), index=False)
+def page(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     honest, lied = [], []
-    order = {name: i for i, name in enumerate(SIZES)}
-    everything = pd.read_csv(path).sort_values("sites", key=lambda x: x.map(order), kind="stable")
-    for (name, rule), own in everything.groupby(["sites", "rule"], sort=False):
+    for (name, rule), own in rows.groupby(["sites", "rule"], sort=False):
         by = own.set_index("said")
         none, differ = by.loc["no liar"], by.loc["effects differ"]
-        about = {"sites": name, "rule": rule, "runs": none["runs"]}
+        about = {"sites": name, "rule": rule}
         honest.append(
             about
             | {
@@ -122,14 +103,24 @@ def main() -> None:
                 "named: sly, %": round(100 * told.loc["sly", "named"], 1),
             }
         )
-    notes = (
-        "The standard error of a coverage of 95 % is 1.3 points in 300 runs and 2.8 in 60. "
-        "Epsilon is 1 at every site. Where effects differ they are normal around 0.1 with a "
-        "standard deviation of 0.05."
-    )
-    tables = {"Nobody lies": pd.DataFrame(honest), "One site lies": pd.DataFrame(lied)}
-    save("sites_liars", "One lying site of three, five and twenty", tables, notes)
+    return {"Nobody lies": pd.DataFrame(honest), "One site lies": pd.DataFrame(lied)}
 
 
-if __name__ == "__main__":
-    main()
+TABLE = Table(
+    "One lying site of three, five and twenty",
+    (
+        Part(
+            "",
+            [{"sites": name} for name in SIZES],
+            run,
+            runs=300,
+            by=("rule", "said"),
+            csv="sites_liars",
+        ),
+    ),
+    "The standard error of a coverage of 95 % is 1.3 points in 300 runs and 2.8 in 60. "
+    "Epsilon is 1 at every site. Where effects differ they are normal around 0.1 with a "
+    "standard deviation of 0.05.",
+    page=page,
+    minutes=3,
+)

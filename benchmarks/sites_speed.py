@@ -1,17 +1,10 @@
-"""Time to read and to combine what many sites send: documents in memory, and files.
-
-python benchmarks/sites_speed.py            # up to 100,000 sites
-python benchmarks/sites_speed.py --small    # up to 1,000
-"""
+"""Time to read and to combine what many sites send: documents in memory, and files."""
 
 from __future__ import annotations
 
-import os
-import resource
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from report import save
+from harness import Part, Table, grid
 
 import dpeffects as dpe
 from dpeffects.guarantee import Guarantee
@@ -136,102 +129,79 @@ def from_files(texts: list[str], combined: Callable[[list[Path]], Any]) -> float
         return seconds(lambda: combined(paths), 1)
 
 
-def effects(most: int) -> Iterator[dict[str, Any]]:
+def effects(people: int, noise: int, kind: str, sites: int):
     """Releases of one effect."""
-    for kind, counts in KINDS.items():
-        for count in (x for x in counts if x <= most):
-            texts = documents(kind, count)
-            SiteRelease.from_json(texts[0])
-            reading = seconds(lambda texts=texts: [SiteRelease.from_json(t) for t in texts], 1)
-            sites = [SiteRelease.from_json(text) for text in texts]
-            row = {"a release has": kind, "sites": count, "bytes": len(texts[0])}
-            whole = from_files(texts, _interval)
-            row |= {"files, in all": whole, "reading": reading}
-            for rule in RULES:
-                call = partial(_interval, sites, rule)
-                row[rule] = seconds(call, 1 if count == most else 3)
-            yield row
+    texts = documents(kind, sites)
+    SiteRelease.from_json(texts[0])
+    reading = seconds(lambda: [SiteRelease.from_json(text) for text in texts], 1)
+    read = [SiteRelease.from_json(text) for text in texts]
+    row = {"bytes": len(texts[0]), "files, in all": from_files(texts, _interval)}
+    row |= {"reading": reading}
+    return row | {rule: seconds(partial(_interval, read, rule), 1) for rule in RULES}
 
 
 def _interval(sites: Any, rule: str = "ivw") -> Any:
     return combine(sites, rule).conf_int()
 
 
-def studies_and_tables() -> Iterator[dict[str, Any]]:
-    """Releases of studies with a subgroup, and tables of survival by arm."""
-    rng = np.random.default_rng(0)
-    groups = ("cut(x, [0, 0.5, 1])",)
+def studies(people: int, noise: int, sites: int):
+    """Releases of studies with a subgroup."""
+    rng, groups = np.random.default_rng(0), ("cut(x, [0, 0.5, 1])",)
     protocol = dpe.Protocol("y ~ t | x", epsilon=1, subgroups=groups, bounds=BOUNDS)
     sent = dpe.study_release(protocol, records(5000, rng), site="first")
-    sums = sent.sums
-    texts = []
-    for j in range(1000):
-        whole = replace(sums.whole, sums=sums.whole.sums + rng.normal(size=sums.whole.sums.shape))
+    sums, texts = sent.sums, []
+    for j in range(sites):
+        whole = replace(
+            sums.whole, sums=sums.whole.sums + 0.001 * rng.normal(size=sums.whole.sums.shape)
+        )
         own = replace(sums, whole=whole)
         texts.append(replace(sent, site=f"site {j}", sums=own).to_json())
-    for count in (10, 100, 1000):
-        some = texts[:count]
-        reading = seconds(lambda some=some: [StudyRelease.from_json(text) for text in some], 1)
-        read = [StudyRelease.from_json(text) for text in some]
-        yield {
-            "what is combined": "studies",
-            "sites": count,
-            "bytes": len(some[0]),
-            "files, in all": from_files(some, combine_studies),
-            "reading": reading,
-            "combining": seconds(lambda read=read: combine_studies(read)),
-        }
+    reading = seconds(lambda: [StudyRelease.from_json(text) for text in texts], 1)
+    read = [StudyRelease.from_json(text) for text in texts]
+    row = {"bytes": len(texts[0]), "files, in all": from_files(texts, combine_studies)}
+    return row | {"reading": reading, "combining": seconds(lambda: combine_studies(read))}
+
+
+def tables(people: int, noise: int, sites: int):
+    """Tables of survival by arm."""
     times = pd.DataFrame({"t": [0, 1] * 500, "time": range(1000), "died": [1, 1, 0, 1] * 250})
     asked = {"horizon": 365, "epsilon": 1, "design": "randomised"}
     fit = dpe.dp_survival("Surv(time, died) ~ t", times, **asked)
-    for count in (10, 30):
-        tables = [replace(fit.arm_table, counts=fit.arm_table.counts + j) for j in range(count)]
-        sites = {f"site {j}": replace(fit, arm_table=table) for j, table in enumerate(tables)}
-        some = [site.to_json() for site in sites.values()]
-        whole = from_files(some, lambda paths: combine_tables({path.stem: path for path in paths}))
-        reading = seconds(lambda some=some: [type(fit).from_json(text) for text in some], 1)
-        yield {
-            "what is combined": "tables",
-            "sites": count,
-            "bytes": len(some[0]),
-            "files, in all": whole,
-            "reading": reading,
-            "combining": seconds(lambda sites=sites: combine_tables(sites)),
-        }
+    made = [
+        replace(fit.arm_table, counts=np.round(fit.arm_table.counts * (1 - j / 999)))
+        for j in range(sites)
+    ]
+    by_name = {f"site {j}": replace(fit, arm_table=table) for j, table in enumerate(made)}
+    texts = [site.to_json() for site in by_name.values()]
+    whole = from_files(texts, lambda paths: combine_tables({path.stem: path for path in paths}))
+    reading = seconds(lambda: [type(fit).from_json(text) for text in texts], 1)
+    row = {"bytes": len(texts[0]), "files, in all": whole, "reading": reading}
+    return row | {"combining": seconds(lambda: combine_tables(by_name))}
 
 
-def shown(row: dict[str, Any]) -> dict[str, Any]:
-    return {k: f"{v:.3f}" if isinstance(v, float) else v for k, v in row.items()}
-
-
-def main() -> None:
-    tables = {
-        "One effect": effects(1000 if "--small" in sys.argv else 100_000),
-        "Studies and tables": studies_and_tables(),
-    }
-    frames = {}
-    for title, rows in tables.items():
-        made = []
-        for row in rows:
-            made.append(shown(row))
-            print(made[-1], flush=True)
-        frames[title] = pd.DataFrame(made)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    notes = (
-        "Seconds of processor time: to read the files of all sites, check and combine them, with "
-        "the interval (the bar is 20 s for 100,000 releases of one effect); to read and check all "
-        "documents from memory; then to combine what was read, for each rule with the interval. "
-        "A release is an effect and its error alone, or has means by arm, as "
-        "difference in means sends them, or all parts of the error too, as the default does. "
-        "What releases have in common is checked once; numbers of their own take the rest: about "
-        "a third each to parse them, to check them, and to write them again for the checksum. "
-        "A table is shown once when its file is read, as every result is, which takes nearly all "
-        "of its time. "
-        f"Peak memory {peak:.1f} GiB with all documents held. Load of the machine while this ran: "
-        f"{os.getloadavg()[0]:.0f} processes on {os.cpu_count()} cores."
-    )
-    save("sites_speed", "Combining many sites", frames, notes)
-
-
-if __name__ == "__main__":
-    main()
+TABLE = Table(
+    "Combining many sites",
+    (
+        Part(
+            "One effect",
+            [cell for kind, counts in KINDS.items() for cell in grid(kind=[kind], sites=counts)],
+            effects,
+        ),
+        Part("Studies", grid(sites=(10, 100, 1000)), studies),
+        Part("Tables", grid(sites=(10, 30)), tables, small=grid(sites=[2])),
+    ),
+    "Seconds of processor time: to read the files of all sites, check and combine them, with "
+    "the interval (the bar is 20 s for 100,000 releases of one effect); to read and check all "
+    "documents from memory; then to combine what was read, for each rule with the interval. "
+    "A release is an effect and its error alone, or has means by arm, as "
+    "difference in means sends them, or all parts of the error too, as the default does. "
+    "What releases have in common is checked once; numbers of their own take the rest: about "
+    "a third each to parse them, to check them, and to write them again for the checksum. "
+    "A table is shown once when its file is read, as every result is, which takes nearly all "
+    "of its time.",
+    page=lambda *made: {
+        part.title: rows.round(3) for part, rows in zip(TABLE.parts, made, strict=True)
+    },
+    alone=True,
+    minutes=3,
+)

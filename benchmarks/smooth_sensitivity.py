@@ -1,8 +1,5 @@
 """Matching on strata: time and memory of its smooth sensitivity, and its noise beside the paper's.
 
-    python benchmarks/smooth_sensitivity.py            # under a minute
-    python benchmarks/smooth_sensitivity.py --small    # a few seconds
-
 Time: counting records by stratum, the matched difference and both smooth sensitivities, from rows
 in memory, in a fresh process for each cell; "as printed" walks all strata for every k up to n, as
 the paper's Theorem 1 does (its inner loop vectorised over strata). Noise: Laplace scale of the
@@ -12,17 +9,13 @@ in three; the other columns give the whole of it to the estimate.
 
 from __future__ import annotations
 
-import argparse
 import math
 import resource
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 
 import numpy as np
-import pandas as pd
-from report import save
+from harness import Part, Table, apart, grid
 
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
@@ -34,7 +27,6 @@ from dpeffects.replication.smooth_matching import widest
 from dpeffects.seeded import SeededNoise
 
 SIZES = [(10_000, 100), (1_000_000, 1_000), (10_000_000, 10_000), (10_000_000, 1_000_000)]
-SMALL = SIZES[:2]
 PATIENCE = 2e9  # the printed algorithm is skipped where n times strata exceeds this
 BETA = 0.04
 DESIGNS = {
@@ -63,8 +55,7 @@ def printed(counts: StratumCounts, beta: float) -> float:
     return best
 
 
-def measure(job: tuple[int, int]) -> dict[str, object]:
-    n, strata = job
+def measure(n: int, strata: int) -> dict[str, object]:
     rng = np.random.default_rng(n + strata)
     index = rng.integers(0, strata, n)
     treated = rng.random(n) < 0.4
@@ -81,8 +72,6 @@ def measure(job: tuple[int, int]) -> dict[str, object]:
     made._counts.variance_sensitivity(BETA)
     done = time.perf_counter()
     row = {
-        "records": f"{n:,}",
-        "strata": f"{strata:,}",
         "count (s)": round(counted - start, 3),
         "matched difference (s)": round(summed - counted, 3),
         "smooth sensitivities (s)": round(done - summed, 4),
@@ -104,8 +93,8 @@ def least(counts: StratumCounts, price: Share, weights: str) -> float:
     return min(counts.estimate_sensitivity(c.beta, weights) / c.rate for c in found if c)
 
 
-def noise(name: str, pairs: list[tuple[int, int]], epsilon: float) -> dict[str, object]:
-    t, c = np.array(pairs).T
+def noise(people: int, seed: int, design: str, epsilon: float) -> dict[str, object]:
+    t, c = np.array(DESIGNS[design]).T
     counts, price = StratumCounts(t, c, False), Share(epsilon, 1e-5)
     third = epsilon / 3
     literal = Smoothing(third / 2, third / (2 * math.log(6e5)))
@@ -117,8 +106,6 @@ def noise(name: str, pairs: list[tuple[int, int]], epsilon: float) -> dict[str, 
     paper = scale(whole, "round_robin", True)
     ours = {w: least(counts, price, w) for w in ("round_robin", "means")}
     return {
-        "design": name,
-        "epsilon": epsilon,
         "paper, a third": round(scale(literal, "round_robin", True), 1),
         "paper": round(paper, 1),
         "round robin": round(ours["round_robin"], 1),
@@ -128,21 +115,21 @@ def noise(name: str, pairs: list[tuple[int, int]], epsilon: float) -> dict[str, 
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--small", action="store_true", help="up to a million records")
-    sizes = SMALL if parser.parse_args().small else SIZES
-    rows = []
-    for job in sizes:
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            rows.append(pool.submit(measure, job).result())
-    found = [noise(name, pairs, e) for e in (1.0, 2.0) for name, pairs in DESIGNS.items()]
-    save(
-        "smooth_sensitivity",
-        "Matching on strata: time and noise",
-        {"Time": pd.DataFrame(rows), "Noise scale, in B / n": pd.DataFrame(found)},
-    )
+def run(people: int, seed: int, records: int, strata: int):
+    return apart(measure, records, strata)
 
 
-if __name__ == "__main__":
-    main()
+TABLE = Table(
+    "Matching on strata: time and noise",
+    (
+        Part(
+            "Time",
+            [{"records": n, "strata": strata} for n, strata in SIZES],
+            run,
+            small=grid(records=[10_000], strata=[100]),
+        ),
+        Part("Noise scale, in B / n", grid(epsilon=(1.0, 2.0), design=DESIGNS), noise),
+    ),
+    alone=True,
+    minutes=2,
+)

@@ -1,8 +1,5 @@
 """Hard regressions: none may fail, and each must end near its minimiser in few looks at the rows.
 
-    python benchmarks/solvers.py            # 3,600 problems, about 3 minutes
-    python benchmarks/solvers.py --small    # 300 problems; keeps no table
-
 Problems are those of `tests/privacy/nasty.py`: separable, nearly so, collinear, two distinct rows,
 one treated record or none, noise in the objective of up to 10^4 times the strength (privacy needs
 about 10^3 at most; more is solved too, but takes more looks). The distance from the minimiser is
@@ -12,23 +9,13 @@ the sensitivity must be below 1.
 
 from __future__ import annotations
 
-import argparse
-import sys
-import time
-from collections import defaultdict
-from pathlib import Path
-
 import numpy as np
-import pandas as pd
-from report import save
+from harness import Part, Table, grid
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from dpeffects.errors import DPEffectsError  # noqa: E402
-from dpeffects.privacy.losses import Logistic  # noqa: E402
-from dpeffects.privacy.rows import Rows  # noqa: E402
-from tests.privacy import nasty, problems  # noqa: E402
+from dpeffects.errors import DPEffectsError
+from dpeffects.privacy.losses import Logistic
+from dpeffects.privacy.rows import Rows
+from tests.privacy import nasty, problems
 
 PENALTIES = (1e-12, 1e-10, 1e-8, 1e-6, 1e-3, 1.0)
 ClaimCheck = tuple[float, float]
@@ -89,48 +76,25 @@ def effects(rng: np.random.Generator, penalty: float) -> ClaimCheck:
 KINDS = {"matching (claim 20)": matching, "weighting (20, 22)": weighting, "effects (23)": effects}
 
 
-def run(count: int) -> list[dict]:
-    """Solve problems of each kind and penalty; the same ones for the same count or a smaller."""
-    found = []
-    for number, (kind, solve) in enumerate(KINDS.items()):
-        for penalty in PENALTIES:
-            seen, start = defaultdict(list), time.perf_counter()
-            for k in range(count // (len(KINDS) * len(PENALTIES))):
-                Counted.looks = 0
-                rng = np.random.default_rng([number, PENALTIES.index(penalty), k])
-                try:
-                    size, known = solve(rng, penalty)
-                except DPEffectsError:
-                    seen["failed"].append(1)
-                    continue
-                seen["looks"].append(Counted.looks)
-                seen["share"].append(size / known)
-            looks = seen["looks"]
-            found.append(
-                {
-                    "regression": kind,
-                    "penalty": penalty * (1e6 if solve is effects else 1.0),
-                    "problems": len(looks) + len(seen["failed"]),
-                    "failed": len(seen["failed"]),
-                    "distance / accounted, max": round(max(seen["share"], default=np.nan), 3),
-                    "looks, median": int(np.median(looks)),
-                    "looks, max": max(looks),
-                    "seconds": round(time.perf_counter() - start, 1),
-                }
-            )
-    return found
+def run(people: int, noise: int, regression: str, penalty: float):
+    Counted.looks = 0
+    try:
+        size, known = KINDS[regression](np.random.default_rng(noise), penalty)
+    except DPEffectsError:
+        return {"failed": 1.0}
+    return {"failed": 0.0, "looks": Counted.looks, "share": size / known}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--small", action="store_true")
-    given = parser.parse_args()
-    table = pd.DataFrame(run(300 if given.small else 3600))
-    if given.small:
-        print(table.to_markdown(index=False))
-    else:
-        save("solvers", "Hard regressions", {"": table})
-
-
-if __name__ == "__main__":
-    main()
+COLUMNS = {
+    "problems": len,
+    "failed": lambda runs: int(runs["failed"].sum()),
+    "distance / accounted, max": lambda runs: round(runs["share"].max(), 3),
+    "looks, median": lambda runs: int(runs["looks"].median()),
+    "looks, max": lambda runs: int(runs["looks"].max()),
+}
+TABLE = Table(
+    "Hard regressions",
+    (Part("", grid(regression=KINDS, penalty=PENALTIES), run, COLUMNS, runs=200, chunk=50),),
+    "The penalty of regressions of effects is 10^6 times larger.",
+    minutes=2,
+)

@@ -1,23 +1,17 @@
 """Time and memory of private matching against plain nearest neighbours, in the same run.
 
-    python benchmarks/speed_private_psm.py          # 250,000 to 5,000,000 records
-    python benchmarks/speed_private_psm.py --small  # a quick look
-
 Each call runs in a process of its own, so that its peak memory is its own. The peer is
 scikit-learn's NearestNeighbors, 5 nearest both ways, on the same one-dimensional scores.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import resource
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pandas as pd
-from report import save
+from harness import Part, Table, apart, grid
 
 NEIGHBOURS, COVARIATES = 5, 10
 NAMES = [f"x{i}" for i in range(COVARIATES)]
@@ -75,60 +69,42 @@ def ours(n: int, level: str) -> tuple[float, float]:
     return time.perf_counter() - start, spent
 
 
-def job(kind: str, n: int, queue) -> None:
-    result = (peer(n), 0.0) if kind == "peer" else ours(n, kind)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    queue.put((*result, peak))
-
-
 def measured(kind: str, n: int) -> tuple[float, float, float]:
-    context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    process = context.Process(target=job, args=(kind, n, queue))
-    process.start()
-    result = queue.get()
-    process.join()
-    return result
+    """Seconds, those of the noise, and the peak memory."""
+    found = (peer(n), 0.0) if kind == "peer" else ours(n, kind)
+    return (*found, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 
 
-def import_seconds() -> float:
-    code = "import time; t = time.perf_counter(); import dpeffects; print(time.perf_counter() - t)"
-    runs = [
-        float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
-        for _ in range(5)
-    ]
-    return sorted(runs)[2]
+def run(people: int, noise: int, records: int):
+    label, label_noise, label_peak = apart(measured, "label", records)
+    sample, sample_noise, sample_peak = apart(measured, "sample", records)
+    plain, _, plain_peak = apart(measured, "peer", records)
+    return {
+        "label level, s": round(label, 2),
+        "of it noise, s": round(label_noise, 3),
+        "peak GiB": round(label_peak, 2),
+        "scikit-learn 5-NN both ways, s": round(plain, 2),
+        "label / scikit-learn": round(label / plain, 2),
+        "sample level without noise, s": round(sample - sample_noise, 2),
+        "secure noise, s": round(sample_noise, 2),
+        "sample peak GiB": round(sample_peak, 2),
+        "scikit-learn peak GiB": round(plain_peak, 2),
+    }
 
 
-def main() -> None:
-    sizes = [20_000, 40_000] if "--small" in sys.argv else [250_000, 500_000, 1_000_000, 5_000_000]
-    rows = []
-    for n in sizes:
-        label, label_noise, label_peak = measured("label", n)
-        sample, sample_noise, sample_peak = measured("sample", n)
-        plain, _, plain_peak = measured("peer", n)
-        rows.append(
-            {
-                "records": n,
-                "label level, s": round(label, 2),
-                "of it noise, s": round(label_noise, 3),
-                "peak GiB": round(label_peak, 2),
-                "scikit-learn 5-NN both ways, s": round(plain, 2),
-                "label / scikit-learn": round(label / plain, 2),
-                "sample level without noise, s": round(sample - sample_noise, 2),
-                "secure noise, s": round(sample_noise, 2),
-                "sample peak GiB": round(sample_peak, 2),
-                "scikit-learn peak GiB": round(plain_peak, 2),
-            }
-        )
-    table = pd.DataFrame(rows).set_index("records").T.reset_index(names="")
-    notes = (
-        f"`import dpeffects`: {import_seconds():.2f} s (median of 5). Peak memory is that of the "
-        f"process, data of {COVARIATES} covariates included. Sample level draws two secure random "
-        "numbers for each record."
-    )
-    save("speed_private_psm", "Speed and memory of private matching", {"": table}, notes)
-
-
-if __name__ == "__main__":
-    main()
+TABLE = Table(
+    "Speed and memory of private matching",
+    (
+        Part(
+            "",
+            grid(records=(250_000, 500_000, 1_000_000, 5_000_000)),
+            run,
+            small=grid(records=[20_000]),
+        ),
+    ),
+    f"Peak memory is that of the process, data of {COVARIATES} covariates included. Sample level "
+    "draws two secure random numbers for each record.",
+    page=lambda rows: {"": rows.set_index("records").T.reset_index(names="")},
+    alone=True,
+    minutes=4,
+)

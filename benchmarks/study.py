@@ -1,9 +1,5 @@
 """A whole study from one release: noise, family-wise coverage, and how near plans come.
 
-    python benchmarks/study.py            # a quarter of an hour on one core
-    python benchmarks/study.py --runs 50  # fewer
-    python benchmarks/study.py --small    # a quick look, nothing saved
-
 Noise is that of `dp_study` against as many separate calls of `dp_ate`, each with its part of
 epsilon and delta: "diff_in_means", which releases the same sums, and the default, which looks for
 the spread of the outcome first. Families are covered where all true effects are inside the
@@ -13,24 +9,17 @@ shares.
 
 from __future__ import annotations
 
-import itertools
 import math
-import sys
-import warnings
-from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
-from report import save
+from harness import Part, Table, grid
 
 import dpeffects as dpe
 from dpeffects.inference.intervals import p_value
-from dpeffects.progress import bar
 
-SMALL = "--small" in sys.argv
-RUNS = int(sys.argv[sys.argv.index("--runs") + 1]) if "--runs" in sys.argv else 200
-RUNS = 10 if SMALL else RUNS
 EPSILONS = (0.5, 1.0, 4.0)
 NOTE = (
     "Noise: standard deviation of the noise in an effect and its standard error, in ranges of the "
@@ -135,116 +124,112 @@ class Population:
         )
 
 
-POPULATIONS = (
-    Population("independent"),
-    Population("correlated by 0.7", correlation=0.7),
-    Population("rare, skewed and normal", mixed=True),
-    Population("the same, 10 % treated", mixed=True, treated=0.1),
-    Population("by sex", 6, mixed=True),
-)
-MANY = Population("60 outcomes", 60, mixed=True)
+POPULATIONS = {
+    people.name: people
+    for people in (
+        Population("independent"),
+        Population("correlated by 0.7", correlation=0.7),
+        Population("rare, skewed and normal", mixed=True),
+        Population("the same, 10 % treated", mixed=True, treated=0.1),
+        Population("by sex", 6, mixed=True),
+        Population("60 outcomes", 60, mixed=True),
+    )
+}
 
 
-def setting(population: Population, n: int, epsilon: float, delta: float, runs: int) -> dict:
-    """Coverage of the family, and widths against the plan, in one population."""
-    warnings.simplefilter("ignore")
-    planned = population.plan(n, epsilon, delta).tidy()
-    planned = planned[planned["subgroup"] == ("sex" if population.by_sex else "")]
-    levels = 2 if population.by_sex else 1
-    truth, hits, widths = np.tile(population.effects, levels), [], []
-    for seed in range(runs):
-        asked = population.asked | {"epsilon": epsilon, "delta": delta, "seed": 10_000 + seed}
-        fit = dpe.dp_study(population.formula, population.records(n, seed), **asked)
-        family = fit.by("sex") if population.by_sex else fit
-        level = 0.05 / len(truth)
-        pairs = zip(family.effects, truth, strict=True)
-        hits.append(all(p_value(effect, x) > level for effect, x in pairs))
-        if seed % 10 == 0:
-            widths.append(np.diff(family.conf_int(), axis=1)[:, 0] / 2.0)
-    ratio = np.median(widths, axis=0) / planned["half_width"].to_numpy()
-    return {
-        "population": population.name,
-        "n": n,
-        "epsilon": epsilon,
-        "delta": delta,
-        "runs": runs,
-        "covered": round(100.0 * float(np.mean(hits)), 1),
-        "against the plan": f"{ratio.min():.2f} to {ratio.max():.2f}",
-    }
+@cache
+def planned(population: str, n: int, epsilon: float, delta: float) -> np.ndarray:
+    """Half-widths of a plan that knows the truth."""
+    people = POPULATIONS[population]
+    table = people.plan(n, epsilon, delta).tidy()
+    table = table[table["subgroup"] == ("sex" if people.by_sex else "")]
+    return table["half_width"].to_numpy()
 
 
-def noise_rows() -> list[dict]:
-    """Noise of the study against that of separate calls, by the number of outcomes."""
-    n, rows, rng = 10_000, [], np.random.default_rng(5)
-    kinds = {
-        "normal": np.clip(rng.normal(0.5, SD, (n, 100)), 0.0, 1.0),
-        "skewed": np.minimum(np.exp(rng.normal(LOG_MEAN, LOG_SD, (n, 100))), 1.0),
-        "rare": 1.0 * (rng.random((n, 100)) < RARE),
-    }
-    for kind, y in kinds.items():
-        frame = pd.DataFrame(y, columns=[f"y{j}" for j in range(100)])
-        frame["t"] = rng.integers(0, 2, n)
-        for k, delta in itertools.product((1, 5, 20, 100), (0.0, 1e-6)):
-            rows.append({"kind": kind, "outcomes": k, "delta": delta} | _noise(frame, k, delta))
-    return rows
+def run(seed: int, noise: int, population: str, n: int, epsilon: float, delta: float):
+    """Whether the family is covered, and in a tenth of the runs widths against the plan."""
+    people = POPULATIONS[population]
+    asked = people.asked | {"epsilon": epsilon, "delta": delta, "seed": noise}
+    fit = dpe.dp_study(people.formula, people.records(n, seed), **asked)
+    family = fit.by("sex") if people.by_sex else fit
+    truth = np.tile(people.effects, 2 if people.by_sex else 1)
+    pairs = zip(family.effects, truth, strict=True)
+    found = {"covered": all(p_value(effect, x) > 0.05 / len(truth) for effect, x in pairs)}
+    if seed % 10 == 0:
+        half = np.diff(family.conf_int(), axis=1)[:, 0] / 2.0
+        ratio = half / planned(population, n, epsilon, delta)
+        found |= {f"ratio {k}": x for k, x in enumerate(ratio)}
+    return found
 
 
-def _noise(frame: pd.DataFrame, k: int, delta: float) -> dict:
-    """Noise and standard errors of k outcomes at once, and how many times that of single calls."""
-    bounds, asked = {f"y{j}": (0, 1) for j in range(k)}, {"design": "randomised"}
-    budget = {"epsilon": 1.0, "delta": delta, "seed": 1}
+def summary(runs: pd.DataFrame) -> dict[str, object]:
+    ratio = runs.filter(like="ratio").median()
+    covered = round(100.0 * runs["covered"].mean(), 1)
+    return {"covered": covered, "against the plan": f"{ratio.min():.2f} to {ratio.max():.2f}"}
+
+
+@cache
+def hundred(kind: str) -> pd.DataFrame:
+    """A hundred outcomes of a kind."""
+    n, rng = 10_000, np.random.default_rng(5)
+    y = {
+        "normal": lambda: np.clip(rng.normal(0.5, SD, (n, 100)), 0.0, 1.0),
+        "skewed": lambda: np.minimum(np.exp(rng.normal(LOG_MEAN, LOG_SD, (n, 100))), 1.0),
+        "rare": lambda: 1.0 * (rng.random((n, 100)) < RARE),
+    }[kind]()
+    return pd.DataFrame(y, columns=[f"y{j}" for j in range(100)]).assign(t=rng.integers(0, 2, n))
+
+
+def noise_of(people: int, noise: int, kind: str, outcomes: int, delta: float):
+    """Noise and standard errors of outcomes at once, and how many times that of single calls."""
+    bounds, asked = {f"y{j}": (0, 1) for j in range(outcomes)}, {"design": "randomised"}
+    budget, frame = {"epsilon": 1.0, "delta": delta, "seed": noise}, hundred(kind)
     fit = dpe.dp_study(f"{' + '.join(bounds)} ~ t", frame, bounds=bounds, **budget, **asked)
     joint = fit.tidy()[["noise_sd", "std_error"]].median()
     row = {name: float(f"{joint[name]:.3g}") for name in joint.index}
     for method in ("diff_in_means", "auto"):
-        part = {"epsilon": 1.0 / k, "delta": delta / k, "bounds": {"y0": (0, 1)}, **asked}
-        fits = [dpe.dp_ate("y0 ~ t", frame, method, **part, seed=seed) for seed in range(5)]
-        noise = np.median([math.sqrt(x.noise_variance) for x in fits])
+        part = {"epsilon": 1.0 / outcomes, "delta": delta / outcomes, "bounds": {"y0": (0, 1)}}
+        each = range(noise + 1, noise + 6)
+        fits = [dpe.dp_ate("y0 ~ t", frame, method, **part, **asked, seed=seed) for seed in each]
+        size = np.median([math.sqrt(x.noise_variance) for x in fits])
         error = np.median([float(x.std_error) for x in fits])
-        row[f"{method}: noise"] = round(float(noise) / joint["noise_sd"], 2)
+        row[f"{method}: noise"] = round(float(size) / joint["noise_sd"], 2)
         row[f"{method}: std. error"] = round(float(error) / joint["std_error"], 2)
     return row | {"noise is": ", ".join(dict.fromkeys(x.mechanism for x in fit.charges))}
 
 
-def width_rows() -> list[dict]:
+def widths(people: int, noise: int, outcomes: int, delta: float):
     """Planned half-widths against epsilon: they fall."""
-    rows = []
-    for k in (1, 5, 20, 100):
-        bounds = {f"y{j}": (0, 1) for j in range(k)}
-        for delta in (0.0, 1e-6):
-            row = {"outcomes": k, "delta": delta}
-            for epsilon in (0.1, 0.5, 1.0, 2.0, 4.0, 10.0):
-                sds = dict.fromkeys(bounds, SD)
-                asked = {"bounds": bounds, "design": "randomised", "outcome_sd": sds}
-                plan = dpe.plan_study(
-                    f"{' + '.join(bounds)} ~ t", n=10_000, epsilon=epsilon, delta=delta, **asked
-                )
-                row[f"epsilon {epsilon:g}"] = float(f"{plan.effects[0].half_width:.3g}")
-            rows.append(row)
-    return rows
+    bounds, row = {f"y{j}": (0, 1) for j in range(outcomes)}, {}
+    asked = {"bounds": bounds, "design": "randomised", "outcome_sd": dict.fromkeys(bounds, SD)}
+    for epsilon in (0.1, 0.5, 1.0, 2.0, 4.0, 10.0):
+        given = {"n": 10_000, "epsilon": epsilon, "delta": delta, **asked}
+        plan = dpe.plan_study(f"{' + '.join(bounds)} ~ t", **given)
+        row[f"epsilon {epsilon:g}"] = float(f"{plan.effects[0].half_width:.3g}")
+    return row
 
 
-def main() -> None:
-    warnings.simplefilter("ignore")
-    tables = {"Noise in an effect, epsilon 1": pd.DataFrame(noise_rows())}
-    tables["Planned half-widths of simultaneous intervals, n = 10,000"] = pd.DataFrame(width_rows())
-    cells = [
-        (people, n, epsilon, 0.0, RUNS if n == 2_000 else RUNS // 2)
-        for people in POPULATIONS
-        for n in (2_000, 10_000)
-        for epsilon in EPSILONS
-    ]
-    # up to about thirty outcomes pure noise is less than Gaussian
-    cells += [(MANY, 10_000, epsilon, 1e-6, RUNS // 2) for epsilon in EPSILONS[:2]]
-    with ProcessPoolExecutor(2) as pool:
-        each = [pool.submit(setting, *cell) for cell in cells]
-        rows = [found.result() for found in bar(each, "coverage")]
-    tables["Families of 20 outcomes (by sex: of 6 at 2 levels)"] = pd.DataFrame(rows)
-    if SMALL:
-        print("\n\n".join(table.to_string() for table in tables.values()))
-    else:
-        save("study", "Studies from one release: noise, coverage and plans", tables, NOTE)
-
-
-if __name__ == "__main__":
-    main()
+SIZES, DELTAS, NAMES = (1, 5, 20, 100), (0.0, 1e-6), list(POPULATIONS)
+FAMILIES = grid(population=NAMES[:-1], n=(2_000, 10_000), epsilon=EPSILONS, delta=[0.0])
+# up to about thirty outcomes pure noise is less than Gaussian
+FAMILIES += grid(population=NAMES[-1:], n=[10_000], epsilon=EPSILONS[:2], delta=[1e-6])
+TABLE = Table(
+    "Studies from one release: noise, coverage and plans",
+    (
+        Part(
+            "Noise in an effect, epsilon 1",
+            grid(kind=("normal", "skewed", "rare"), outcomes=SIZES, delta=DELTAS),
+            noise_of,
+        ),
+        Part(
+            "Planned half-widths of simultaneous intervals, n = 10,000",
+            grid(outcomes=SIZES, delta=DELTAS),
+            widths,
+        ),
+        Part(
+            "Families of 20 outcomes (by sex: of 6 at 2 levels)", FAMILIES, run, summary, runs=100
+        ),
+    ),
+    NOTE,
+    minutes=3,
+)

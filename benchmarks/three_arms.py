@@ -1,34 +1,23 @@
 """Three arms in one call, against two calls on the arms compared at half of the budget each.
 
-    python benchmarks/three_arms.py            # a few minutes
-    python benchmarks/three_arms.py --coverage # a few minutes: how often intervals cover
-    python benchmarks/three_arms.py --widths   # half an hour: coverage and half-widths, against
-                                               # those that are kept of an earlier version
-    python benchmarks/three_arms.py --keep     # keep the half-widths of the version installed:
-                                               # those that are kept are of 1a614008, 12 draws
-    python benchmarks/three_arms.py --small    # a few seconds; with --widths two minutes
-
-All calls are on the same 6,000 simulated records, so that estimates differ by their noise alone:
-"noise" is the standard deviation of the effects of both treatments against none over draws of it.
-One call has the rows of all arms and epsilon; two calls have those of two arms and epsilon / 2.
-"error" is the mean of the standard errors that they report, which sampling is a part of. The
-effects of one call are averages over all records, those of two over the records of the two arms.
+In the first table all calls are on the same 6,000 simulated records, so that estimates differ by
+their noise alone: "noise" is the standard deviation of the effects of both treatments against none
+over draws of it. One call has the rows of all arms and epsilon; two calls have those of two arms
+and epsilon / 2. "error" is the mean of the standard errors that they report, which sampling is a
+part of. The effects of one call are averages over all records, those of two over the records of
+the two arms. The others have how often intervals cover, in the last one on populations that nothing
+was built on: trials with uneven arms and confounded records, with arms whose outcomes vary alike or
+not at all alike ("unlike": standard deviations of .03, .25 and .08).
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import math
-import warnings
-from collections.abc import Iterator
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
-from report import save
+from harness import Part, Table, grid, mean, percent, rms
 
 import dpeffects as dpe
 from dpeffects.arrays import FloatArray
@@ -49,46 +38,44 @@ LEVELS = ["none", "low", "high"]
 FORMULA = "outcome ~ treatment | x1 + x2 + x3"
 
 
-def calls(data: Any, name: str, epsilon: float, seed: int) -> Iterator[pd.DataFrame]:
-    """Effects of one call, then of two."""
-    method, given = name.split(",")[0], METHODS[name]
-    both = dpe.dp_ate(FORMULA, data, method, epsilon=epsilon, seed=seed, **given)
-    yield both.tidy(simultaneous=False)
-    rows = []
-    if "delta" in given:
-        given = {**given, "delta": given["delta"] / 2}
-    for k, level in enumerate(LEVELS[1:]):
+@cache
+def records(n: int) -> dpe.DeclaredFrame:
+    return dpe.simulate("three_arms", n=n, seed=1)
+
+
+def run(people: int, noise: int, method: str, epsilon: float):
+    """Effects and errors of one call, then of two."""
+    data, given, name = records(6000), METHODS[method], method.split(",")[0]
+    both = dpe.dp_ate(FORMULA, data, name, epsilon=epsilon, seed=noise, **given)
+    halves, rows = given | ({"delta": given["delta"] / 2} if "delta" in given else {}), []
+    for k, level in enumerate(LEVELS[1:], 1):
         levels = [LEVELS[0], level]
         bounds = dict.fromkeys(("outcome", "x1", "x2", "x3"), (0, 1)) | {"treatment": levels}
         some = data.frame[data.frame["treatment"].isin(levels)].reset_index(drop=True)
-        about = {"bounds": bounds, "epsilon": epsilon / 2, "seed": 10_000 * (k + 1) + seed}
-        rows.append(dpe.dp_ate(FORMULA, some, method, **about, **given).tidy())
-    yield pd.concat(rows)
+        about = {"bounds": bounds, "epsilon": epsilon / 2, "seed": noise + k}
+        rows.append(dpe.dp_ate(FORMULA, some, name, **about, **halves).tidy())
+    found = {}
+    for calls, table in (("one", both.tidy(simultaneous=False)), ("two", pd.concat(rows))):
+        pairs = zip(LEVELS[1:], table["estimate"], table["std_error"], strict=True)
+        for level, value, error in pairs:
+            found |= {f"{calls}, {level}": value, f"error, {calls}, {level}": error}
+    return found
 
 
-def run(n: int, name: str, epsilon: float, seed: int) -> list[Any]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        data = dpe.simulate("three_arms", n=n, seed=1)
-        found = calls(data, name, epsilon, seed)
-        return [table[["estimate", "std_error"]].to_numpy() for table in found]
-
-
-def row(n: int, name: str, epsilon: float, runs: int) -> dict[str, Any]:
-    made = Parallel(-1)(delayed(run)(n, name, epsilon, seed) for seed in range(runs))
-    one, two = np.moveaxis(np.array(made), 1, 0)  # runs, effects, (estimate, error)
-    noise = [float(np.sqrt(x[..., 0].var(axis=0, ddof=1).mean())) for x in (one, two)]
-    error = [float(np.sqrt((x[..., 1] ** 2).mean())) for x in (one, two)]
-    return {
-        "method": name,
-        "epsilon": epsilon,
-        "noise, one call": noise[0],
-        "noise, two calls": noise[1],
-        "ratio": noise[0] / noise[1],
-        "error, one call": error[0],
-        "error, two calls": error[1],
-        "ratio of errors": error[0] / error[1],
+def compared(runs: pd.DataFrame) -> dict[str, str]:
+    noise, error = {}, {}
+    for calls in ("one", "two"):
+        noise[calls] = np.sqrt(np.mean([runs[f"{calls}, {x}"].var() for x in LEVELS[1:]]))
+        error[calls] = rms(runs[[f"error, {calls}, {x}" for x in LEVELS[1:]]])
+    shown = {
+        "noise, one call": noise["one"],
+        "noise, two calls": noise["two"],
+        "ratio": noise["one"] / noise["two"],
+        "error, one call": error["one"],
+        "error, two calls": error["two"],
+        "ratio of errors": error["one"] / error["two"],
     }
+    return {name: f"{x:.3g}" for name, x in shown.items()}
 
 
 COVERAGE = (
@@ -102,45 +89,36 @@ COVERAGE = (
 TRUTH = np.array([0.1, 0.2, 0.1])
 
 
-def covers(method: str, trial: bool, n: int, epsilon: float, seed: int) -> list[Any]:
-    """Errors of all contrasts of one draw, whether intervals cover, one by one and all at once."""
-    frame, given = dpe.simulate("three_arms", n=n, seed=seed).frame, {}
+def covers(people: int, noise: int, method: str, trial: bool, records: int, epsilon: float):
+    """All contrasts of one draw: errors, whether intervals cover, one by one and all at once."""
+    frame, given = dpe.simulate("three_arms", n=records, seed=people).frame, {}
     if trial:
-        rng = np.random.default_rng(seed)
-        arm = rng.choice(3, size=n, p=[0.5, 0.3, 0.2])
-        means = frame[["mu0", "mu1", "mu2"]].to_numpy()[np.arange(n), arm]
+        rng = np.random.default_rng(people)
+        arm = rng.choice(3, size=records, p=[0.5, 0.3, 0.2])
+        means = frame[["mu0", "mu1", "mu2"]].to_numpy()[np.arange(records), arm]
         frame["treatment"] = np.array(LEVELS)[arm]
-        frame["outcome"] = means + rng.uniform(-0.1, 0.1, n)
+        frame["outcome"] = means + rng.uniform(-0.1, 0.1, records)
         given = {"design": "randomised"}
     bounds = dict.fromkeys(("outcome", "x1", "x2", "x3"), (0, 1)) | {"treatment": LEVELS}
-    given |= {"bounds": bounds, "epsilon": epsilon, "seed": seed, "contrasts": "pairwise"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fit = dpe.dp_ate(FORMULA, frame, method, **given)
-    each, both = (fit.conf_int(simultaneous=x) for x in (False, True))
-    inside = [((x[:, 0] <= TRUTH) & (x[:, 1] >= TRUTH)).tolist() for x in (each, both)]
-    return [fit.estimates - TRUTH, inside[0], all(inside[1]), fit.tidy()["std_error"].to_numpy()]
+    given |= {"bounds": bounds, "epsilon": epsilon, "seed": noise, "contrasts": "pairwise"}
+    return contrasts(dpe.dp_ate(FORMULA, frame, method, **given), TRUTH)
 
 
-def coverage(runs: int) -> pd.DataFrame:
-    rows = []
-    for method, trial, n, epsilon in COVERAGE:
-        made = Parallel(-1)(delayed(covers)(method, trial, n, epsilon, k) for k in range(runs))
-        off, each, both, error = (np.array(x) for x in zip(*made, strict=True))
-        rows.append(
-            {
-                "method": method,
-                "design": "trial, arms of 50, 30, 20 %" if trial else "confounded",
-                "records": n,
-                "epsilon": epsilon,
-                "bias": f"{np.abs(off.mean(axis=0)).max():.2g}",
-                "root mean square error": f"{np.sqrt((off**2).mean()):.2g}",
-                "standard error": f"{np.sqrt((error**2).mean()):.2g}",
-                "covers, one": f"{100 * each.mean():.1f} %",
-                "covers, all three": f"{100 * both.mean():.0f} %",
-            }
-        )
-    return pd.DataFrame(rows)
+def contrasts(fit: Any, truth: np.ndarray) -> list[dict[str, float]]:
+    inside = []
+    for at_once in (False, True):
+        low, high = fit.conf_int(simultaneous=at_once).T
+        inside.append((low <= truth) & (truth <= high))
+    low, high = fit.conf_int(simultaneous=False).T
+    columns = {
+        "error": fit.estimates - truth,
+        "covers": inside[0],
+        "all": inside[1].all(),
+        "half": (high - low) / 2.0,
+        "std_error": fit.tidy()["std_error"].to_numpy(float),
+        "of": fit.labels,
+    }
+    return pd.DataFrame(columns).to_dict("records")
 
 
 POPULATIONS: dict[str, tuple[bool, tuple[float, ...]]] = {
@@ -162,10 +140,9 @@ COMPARED: dict[str, tuple[bool, dict[str, Any]]] = {
 }
 """Whether a method is for trials alone, and its arguments."""
 SIZES = ((1500, 2.0), (6000, 1.0))
-KEPT = Path(__file__).parent / "results" / "three_arms_widths.json"
 
 
-def population(name: str, n: int, seed: int) -> tuple[pd.DataFrame, FloatArray]:
+def drawn_skewed(name: str, n: int, seed: int) -> tuple[pd.DataFrame, FloatArray]:
     """Skewed and correlated covariates, effects that vary, and errors that grow with the outcome.
 
     Also the effects of all arms against the first.
@@ -191,83 +168,113 @@ def slopes_of_arms(arms: int) -> FloatArray:
     return np.random.default_rng(7).normal(0.0, 2.0, (6, 4))[:arms]
 
 
-def widths(name: str, method: str, n: int, epsilon: float, seed: int) -> list[Any]:
-    """Errors of all pairs of arms, whether intervals cover, and their half-widths."""
-    frame, effects = population(name, n, seed)
-    trial, arms = POPULATIONS[name][0], len(effects)
+def widths(people: int, noise: int, population: str, method: str, records: int, epsilon: float):
+    """All pairs of arms."""
+    frame, effects = drawn_skewed(population, records, people)
+    trial, arms = POPULATIONS[population][0], len(effects)
     bounds = dict.fromkeys(("outcome", "x1", "x2", "x3", "x4"), (0, 1))
-    given = {"bounds": bounds | {"treatment": list(range(arms))}, "epsilon": epsilon, "seed": seed}
-    given |= {"contrasts": "pairwise", **COMPARED[method][1]}
+    given = {"bounds": bounds | {"treatment": list(range(arms))}, "epsilon": epsilon}
+    given |= {"seed": noise, "contrasts": "pairwise", **COMPARED[method][1]}
     if trial and not method.startswith(("private", "auto")):
         given["design"] = "randomised"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        formula = "outcome ~ treatment | x1 + x2 + x3 + x4"
-        fit = dpe.dp_ate(formula, frame, method.split(",")[0], **given)
+    formula = "outcome ~ treatment | x1 + x2 + x3 + x4"
+    fit = dpe.dp_ate(formula, frame, method.split(",")[0], **given)
     pairs = [(a, b) for b in range(arms) for a in range(b + 1, arms)]
-    at = {label: effects[a] - effects[b] for a, b in pairs for label in [f"{a} - {b}"]}
-    truth = np.array([at[label] for label in fit.labels])
-    low, high = fit.conf_int(simultaneous=False).T
-    inside = (low <= truth) & (truth <= high)
-    return [fit.estimates - truth, inside, (high - low) / 2.0]
+    at = {f"{a} - {b}": effects[a] - effects[b] for a, b in pairs}
+    return contrasts(fit, np.array([at[label] for label in fit.labels]))
 
 
-def compare(runs: int, keep: bool) -> pd.DataFrame:
-    """Coverage and half-widths of all methods, against those that are kept."""
-    kept = json.loads(KEPT.read_text()) if KEPT.exists() and not keep else {}
-    rows, found = [], {}
-    for name, (trial, _) in POPULATIONS.items():
-        for method, (trials_only, _) in COMPARED.items():
-            for n, epsilon in SIZES if trial or not trials_only else ():
-                calls = (delayed(widths)(name, method, n, epsilon, k) for k in range(runs))
-                off, inside, half = map(np.array, zip(*Parallel(-1)(calls), strict=True))
-                key = f"{name}; {method}; {n}; {epsilon:g}"
-                found[key] = half.mean(axis=1).tolist()
-                before = kept.get(key, [math.nan])[:runs]
-                same = float(half[: len(before)].mean() / np.mean(before))
-                rows.append(
-                    {
-                        "population": name,
-                        "method": method,
-                        "records": n,
-                        "epsilon": epsilon,
-                        "root mean square error": f"{np.sqrt((off**2).mean()):.3g}",
-                        "covers": f"{100 * inside.mean():.1f} %",
-                        "half-width": f"{half.mean():.4g}",
-                        "before": f"{np.mean(before):.4g}",
-                        "ratio": round(same, 3),
-                    }
-                )
-    if keep:
-        KEPT.write_text(json.dumps(found, indent=1))
-    return pd.DataFrame(rows)
+EFFECTS = np.array([0.0, 0.08, -0.05, 0.03])
+UNLIKE = np.array([0.03, 0.25, 0.08, 0.15])
+TRIALS = {"trial, uneven": [0.7, 0.2, 0.1], "trial, unlike": [0.34, 0.33, 0.33]}
+TRIALS |= {"trial, four arms": [0.4, 0.3, 0.2, 0.1]}
+OTHERS = {"confounded": 3, "confounded, unlike": 3, "confounded, four arms": 4}
+ARMS = np.array(list("abcd"))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--small", action="store_true")
-    for flag in ("--coverage", "--widths", "--keep"):
-        parser.add_argument(flag, action="store_true")
-    asked = parser.parse_args()
-    small, covering = asked.small, asked.coverage
-    if asked.widths or asked.keep:
-        runs = 12 if small else 200
-        table = compare(runs, asked.keep)
-        title = "More than two arms: coverage of 95 % intervals, and their half-widths"
-        mean = f"Half-widths are {table['ratio'].mean():.3f} of those before, on average."
-        save("three_arms_widths", title, {f"{runs} draws, all pairs of arms": table}, mean)
-        return
-    if covering:
-        title, runs = "Three arms: how often 95 % intervals cover", 4 if small else 100
-        save("three_arms_coverage", title, {f"{runs} draws, all pairs of arms": coverage(runs)})
-        return
-    n, runs, epsilons = (1000, 4, [1.0]) if small else (6000, 60, [1.0])
-    table = pd.DataFrame([row(n, name, e, runs) for name in METHODS for e in epsilons])
-    for column in table.columns[2:]:
-        table[column] = [f"{x:.3g}" for x in table[column]]
-    title = "Three arms in one call, against two calls at half of the budget"
-    save("three_arms", title, {f"{n} records, {runs} draws": table})
+def drawn(kind: str, n: int, seed: int) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Records of a population that nothing was built on, and the bounds of their columns."""
+    rng = np.random.default_rng(7_000_000 + seed)
+    x1, x2 = rng.random(n), rng.uniform(-1.0, 1.0, n)
+    if kind in TRIALS:
+        chances = np.tile(TRIALS[kind], (n, 1))
+    else:
+        odds = [0.0 * x1, 1.2 * (x1 - 0.5) + 0.5 * x2, -1.0 * (x1 - 0.5) - 1.0 + 0.3 * x2]
+        odds = np.exp(np.stack([*odds, 0.8 * x2 - 0.5][: OTHERS[kind]], axis=1))
+        chances = odds / odds.sum(axis=1, keepdims=True)
+    arms = chances.shape[1]
+    arm = np.minimum((rng.random(n)[:, None] > chances.cumsum(axis=1)).sum(axis=1), arms - 1)
+    unlike = "unlike" in kind
+    noise = (UNLIKE[arm] if unlike else 0.12) * rng.normal(size=n)
+    y = 0.35 + 0.15 * x1 + 0.05 * x2 + EFFECTS[arm] + noise
+    ends = (-0.5, 1.5) if unlike else (0, 1)
+    data = pd.DataFrame({"y": np.clip(y, *ends), "arm": ARMS[arm], "x1": x1, "x2": x2})
+    return data, {"y": ends, "arm": ARMS[:arms].tolist(), "x1": (0, 1), "x2": (-1, 1)}
 
 
-if __name__ == "__main__":
-    main()
+def held_out(people: int, noise: int, population: str, method: str, records: int, epsilon: float):
+    """Contrasts with the first arm; a delta of 10^-6 at 5,000 records."""
+    data, bounds = drawn(population, records, people)
+    trial, delta = population in TRIALS, 1e-6 if records == 5000 else 0.0
+    given = {"epsilon": epsilon, "delta": delta, "bounds": bounds, "seed": noise}
+    given |= {"design": "randomised"} if trial else {}
+    fit = dpe.dp_ate("y ~ arm" if trial else "y ~ arm | x1 + x2", data, method, **given)
+    return contrasts(fit, EFFECTS[1 : len(bounds["arm"])])
+
+
+def bias(runs: pd.DataFrame) -> float:
+    return round(runs.groupby("of")["error"].mean().abs().max(), 4)
+
+
+def error(runs: pd.DataFrame) -> float:
+    return float(f"{rms(runs['error']):.3g}")
+
+
+HOLDS = {
+    "root mean square error": error,
+    "covers": percent("covers"),
+    "half-width": mean("half", 4),
+}
+ALL = {
+    "bias": bias,
+    "root mean square error": error,
+    "standard error": lambda runs: float(f"{rms(runs['std_error']):.2g}"),
+    "covers, one": percent("covers"),
+    "covers, all three": percent("all"),
+}
+NAMES = ("method", "trial", "records", "epsilon")
+PAIRS = [
+    {"population": name, "method": method, "records": n, "epsilon": epsilon}
+    for name, (trial, _) in POPULATIONS.items()
+    for method, (trials_only, _) in COMPARED.items()
+    for n, epsilon in (SIZES if trial or not trials_only else ())
+]
+HELD_OUT = [
+    {"population": name, "method": method, "records": n, "epsilon": epsilon}
+    for names, methods in ((TRIALS, ("clipped_contrast",)), (OTHERS, ("one_step", "private_ipw")))
+    for name in names
+    for method in methods
+    for n, epsilon in ((3000, 1.0), (12_000, 2.0), (5000, 1.0))
+]
+TABLE = Table(
+    "More than two arms",
+    (
+        Part(
+            "One call, against two at half of the budget",
+            grid(method=METHODS, epsilon=[1.0]),
+            run,
+            compared,
+            runs=60,
+        ),
+        Part(
+            "Three arms: how often 95 % intervals cover, all pairs",
+            [dict(zip(NAMES, cell, strict=True)) for cell in COVERAGE],
+            covers,
+            ALL,
+            runs=100,
+        ),
+        Part("Skewed and correlated covariates, all pairs", PAIRS, widths, HOLDS, runs=60),
+        Part("Populations that nothing was built on", HELD_OUT, held_out, HOLDS, runs=60),
+    ),
+    minutes=6,
+)

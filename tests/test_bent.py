@@ -79,19 +79,18 @@ def test_generous_ranges_are_of_the_same_records() -> None:
 
 def test_a_cell_has_what_its_runs_say() -> None:
     """By hand: errors 3 and -1, one interval of two holds; the peers' 2^2 + 2 (1/2)^2 is 4.5."""
-    cell = {"population": "product", "n": 10, "estimand": "ATE"}
-    same = {**cell, "epsilon": 2.0, "delta": 0.0, "ranges": "declared", "commit": "a"}
-    first = {"error": 3.0, "low": 1.0, "high": 5.0, "std_error": 1.0, "warnings": np.nan, "run": 0}
-    second = {"error": -1.0, "low": -2.0, "high": 0.0, "std_error": 0.5, "warnings": "x", "run": 1}
-    peer = {"linear": 2.0, "boosted": 9.0, "linear_draw": 1.0, "boosted_draw": 0.0, "run": 0}
-    found = bent.by_cell(
-        pd.DataFrame([{**same, **first}, {**same, **second}]), pd.DataFrame([{**cell, **peer}])
-    )
-    row = found.iloc[0]
-    assert (row["coverage"], row["cautioned"], row["runs"], row["kind"]) == (50, 50, 2, "bent")
+    first = {"error": 3.0, "low": 1.0, "high": 5.0, "std_error": 1.0, "cautioned": False}
+    second = {"error": -1.0, "low": -2.0, "high": 0.0, "std_error": 0.5, "cautioned": True}
+    peer = {"linear": 2.0, "boosted": 9.0, "linear_draw": 1.0, "boosted_draw": 0.0}
+    runs = pd.DataFrame([{"epsilon": 2.0, **x} for x in (first | peer, second)])
+    row = bent.summary(runs)
+    assert (row["coverage"], row["cautioned"], row["its runs"]) == (50, 50, 1)
     assert row["worst / se"] == 3
     assert row["half / 1.96 rmse"] == pytest.approx(1.5 / 1.96 / 5**0.5)
     assert (row["better"], row["rmse / better"]) == ("linear", pytest.approx((5 / 4.5) ** 0.5))
+    cell = {"population": "product", "n": 10, "estimand": "ATE", "epsilon": 2.0, "delta": 0.0}
+    found = bent.about(pd.DataFrame([{**cell, **row, "runs": 2}]))
+    assert found["kind"].item() == "bent"
     both = bent.pooled(pd.concat([found, found.assign(coverage=100.0, runs=6)]))
     assert (both["coverage"][0], both["least"][0], both["below 85 and not told"][0]) == (
         87.5,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pandas as pd
@@ -11,31 +11,48 @@ import pytest
 
 from dpeffects.estimators import proved
 
-ROOT = Path(__file__).parents[1]
-
-
-def run(*arguments: str) -> None:
-    command = [sys.executable, str(ROOT / "benchmarks" / "coverage.py"), "--small", *arguments]
-    subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+coverage, harness = map(import_module, ("coverage", "harness"))
 
 
 @pytest.mark.long
 def test_a_small_run_has_a_cell_for_every_method(tmp_path):
-    run("--folder", str(tmp_path))
-    cells = pd.read_csv(tmp_path / "coverage_small.csv").set_index("method")
+    given = {"small": True, "folder": tmp_path, "cache": tmp_path / "cache", "workers": 0}
+    assert harness.evidence("coverage", **given)
+    cells = pd.read_csv(tmp_path / "coverage.csv").set_index("method")
     assert sorted(cells.index) == sorted(proved())
     assert (cells["cover80"] <= cells["cover95"]).all()
     assert (cells["cover95"] <= cells["cover99"]).all()
-    page = (tmp_path / "coverage_small.md").read_text()
+    page = (tmp_path / "coverage.md").read_text()
     assert all(f"| `{name}` " in page for name in proved())
 
 
-@pytest.mark.long
-def test_the_page_pools_runs_and_tells_silent_cells_from_announced_ones(tmp_path):
+def test_a_row_has_what_its_runs_say():
+    """By hand: of four runs one is refused, one has no interval, and one is silent and off."""
+    held = {"cover80": 1.0, "cover95": 1.0, "cover99": 1.0, "half_width": 2.0, "variance": 4.0}
+    off = held | {"cover95": 0.0, "cover80": 0.0, "half_width": 4.0, "variance": 16.0}
+    made = {"refused": 0.0, "associated": 0.0, "absent": 0.0}
+    runs = [
+        {**made, **held, "warned": 1.0, "said": "Little of it", "error": 1.0, "rejected": 0.0},
+        {**made, **off, "warned": 0.0, "said": "", "error": -3.0, "rejected": 1.0, "assumes": "-"},
+        {**made, "absent": 1.0, "warned": 1.0, "said": "Little of it"},
+        {"refused": 1.0, "said": "n is too small"},
+    ]
+    frame = pd.DataFrame(runs)
+    frame.attrs = {"population": "three confounders", "method": "auto"}
+    row = coverage.summed(frame)
+    assert (row["refused"], row["absent"], row["warned"]) == (0.25, pytest.approx(1 / 3), 2 / 3)
+    assert (row["cover95"], row["silent"], row["rejected"]) == (0.5, 0.0, 0.5)
+    assert (row["half_width"], row["bias"], row["noise"]) == (3.0, -1.0, pytest.approx(10**0.5))
+    assert (row["said"], row["assumes"]) == ("Little of it", "-")
+    assert row["design"] == "confounded, models right"
+
+
+def test_the_page_pools_runs_and_tells_silent_cells_from_announced_ones():
     """By hand: (100 * 0.95 + 50 * 0.5 + 50 * 0.8) / 200 = 0.8 hold."""
     about = {"part": "grid", "method": "auto", "level": "sample", "estimand": "ATE", "delta": 0.0}
     about |= {"n": 300, "refused": 0.0, "absent": 0.0, "associated": 0.0, "rejected": 0.04}
-    about |= {"design": "confounded, models right", "half_width": 1.0, "noise": 1.0}
+    about |= {"half_width": 1.0, "noise": 1.0}
     about |= {"assumes": "that the models are right"}
     cells = pd.DataFrame(
         [
@@ -45,10 +62,13 @@ def test_the_page_pools_runs_and_tells_silent_cells_from_announced_ones(tmp_path
         ]
     ).assign(**about, epsilon=1.0, cover80=0.8, cover99=0.99, bias=3.0, spread=2.0)
     cells.loc[2, "refused"] = 0.5
-    cells.to_csv(tmp_path / "coverage_small.csv", index=False)
-    run("--table", "--folder", str(tmp_path))
-    page = (tmp_path / "coverage_small.md").read_text()
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()]
+    tables = coverage.page(cells)
+    lines = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for table in tables.values()
+        if len(table)
+        for line in table.to_markdown(index=False).splitlines()
+    ]
     short = next(line for line in lines if line and line[0] == "`auto`")
     assert short == ["`auto`", "-", "80.0 / 80.0 / 99.0", "-", "-", "3", "2", "1", "0", "0", "1"]
     low = [line[2:] for line in lines if line and line[:2] == ["confounded, models right", "auto"]]

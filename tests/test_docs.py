@@ -374,7 +374,7 @@ def test_figures_of_tables_in_the_guide_are_those_on_file():
     assert f"{rates.min():g} to {rates.max():g} % of the 95 % intervals of [rate ratios]" in text
     scales = which_method.table("scales", "200 draws")
     held = scales[["ratio", "odds"]].apply(
-        lambda column: pd.to_numeric(column.str.removesuffix(" %"), errors="coerce")
+        lambda column: pd.to_numeric(column.astype(str).str.removesuffix(" %"), errors="coerce")
     )
     trial = scales["population"] == "trial"
     low, high = held[trial].min(axis=None), held[trial].max(axis=None)
@@ -385,11 +385,13 @@ def test_figures_of_tables_in_the_guide_are_those_on_file():
     low, high = survival.min(axis=None), survival.max(axis=None)
     assert f"(../../benchmarks/results/survival.md) {low:g} to {high:g} % cover" in text
     adjusted = which_method.table("adjusted_tables", "100 draws").filter(like="covers")
-    held = adjusted.apply(lambda column: pd.to_numeric(column.str.removesuffix(" %")))
+    held = adjusted.apply(lambda column: pd.to_numeric(column.astype(str).str.removesuffix(" %")))
     low, high = held.min(axis=None), held.max(axis=None)
     assert f"results/adjusted_tables.md) {low:g} to {high:g} %" in text
     errors = which_method.table("quantiles", "Error over that")
-    errors = errors.drop(columns=["outcome", "bar"]).apply(pd.to_numeric, errors="coerce")
+    errors = errors.drop(columns=["outcome", "bar"], errors="ignore").apply(
+        pd.to_numeric, errors="coerce"
+    )
     low, high = errors.min(axis=None), errors.max(axis=None)
     assert f"n = 10,000 and epsilon 1 are {low:g} to {high:g} times those" in text
     power = which_method.table("randomisation_test", "Power")

@@ -308,7 +308,7 @@ if path.exists():
     table = table[["case", "runs", "lower", "largest", "worst"]]
     print(table.to_string(index=False, float_format="{:.2f}".format))
 else:
-    print("It is not on file here: run python benchmarks/audit.py")
+    print("It is not on file here: run make evidence TABLE=audit")
 
 # %%
 # What an audit cannot tell

@@ -9,12 +9,16 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from steps.formulas import typeset
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "benchmarks"))
+from report import on_age  # noqa: E402
+
 HOME = "docs/generated"
 PAGES = {
     "SECURITY.md": "security.md",
@@ -47,8 +51,9 @@ def texts() -> dict[str, str]:
 
 
 def _table() -> dict[str, str]:
-    scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - {"report", "cells"}
-    names = scripts | {path.stem for path in (ROOT / "benchmarks" / "results").glob("*.md")}
+    scripts = (ROOT / "benchmarks").glob("*.py")
+    names = {path.stem for path in scripts if "\nTABLE = " in path.read_text(encoding="utf-8")}
+    names |= {path.stem for path in (ROOT / "benchmarks" / "results").glob("*.md")}
     pages = {f"benchmarks/results/{name}.md": f"benchmarks/{name}.md" for name in sorted(names)}
     return {**PAGES, **pages}
 
@@ -59,14 +64,23 @@ def _vignettes() -> dict[str, str]:
 
 
 def _read(source: str) -> str:
-    """Return the text of a source; a benchmark without results has a page that says so."""
+    """Return the text of a source; a benchmark without results has a page that says so.
+
+    So has one whose results are of earlier code.
+    """
     path = ROOT / source
-    if path.exists() or "benchmarks/results" not in source:
+    if "benchmarks/results" not in source:
         return path.read_text(encoding="utf-8")
+    if path.exists():
+        text = path.read_text(encoding="utf-8")
+        title, _, rest = text.partition("\n")
+        age = on_age(text)
+        return f"{title}\n\n```{{warning}}\n{age}\n```\n{rest}" if age else text
     script = f"benchmarks/{path.stem}.py"
     about = ast.get_docstring(ast.parse((ROOT / script).read_text(encoding="utf-8"))) or ""
     title, _, rest = about.partition("\n")
-    return f"# {title.rstrip('.')}\n\nNo results are on file: run `python {script}`.\n{rest}\n"
+    run = f"make evidence TABLE={path.stem}"
+    return f"# {title.rstrip('.')}\n\nNo results are on file: run `{run}`.\n{rest}\n"
 
 
 def relink(text: str, folder: str, home: str) -> str:

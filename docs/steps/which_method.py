@@ -18,6 +18,7 @@ from dpeffects.evidence.leaderboard import entries, tasks
 from dpeffects.evidence.leaderboard.board import places
 from dpeffects.replication import papers
 from steps import bends
+from steps.pages import on_age
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 EPSILON = 1.0
@@ -340,6 +341,7 @@ def text() -> str:
     """Return the page in Markdown."""
     template = (Path(__file__).parent / "which_method.md").read_text(encoding="utf-8")
     parts = {
+        "ages": ages(),
         "decision": _markdown(decision()),
         "bar": bar(),
         "capabilities": _markdown(capabilities()),
@@ -357,6 +359,15 @@ def text() -> str:
     for name, part in parts.items():
         template = template.replace("{{" + name + "}}", part)
     return template
+
+
+def ages() -> str:
+    """Name the results that were measured on earlier code, if there are any."""
+    read = ("accuracy", "cate", "coverage", "leaderboard", "seconds", "sites_coverage")
+    pages = {name: RESULTS / f"{name}.md" for name in read}
+    old = [name for name, page in pages.items() if on_age(page.read_text(encoding="utf-8"))]
+    links = ", ".join(f"[{name.replace('_', ' ')}](benchmarks/{name}.md)" for name in old)
+    return f"Measured on earlier code: {links}." if old else ""
 
 
 def _found(name: str, pattern: str) -> str:
