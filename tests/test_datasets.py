@@ -301,7 +301,7 @@ def test_stand_ins_have_the_papers_size_and_say_what_they_are(name, rows, width)
     info = data_info(name)
     assert (info.rows, len(info.covariates)) == (rows, width)
     assert info.description.startswith("NOT THE DATA")
-    assert "not the data" in info.title
+    assert info.title.startswith("Made up")
     assert len(str(info)) < 3000
     assert set(info.covariates) <= set(simulate(name, n=50).frame.columns)
 

@@ -31,6 +31,7 @@ def side(text):
 @example(0.0131, 1.99, 0.0, 1.96)  # an end just above zero
 @example(0.0996, 0.3, 0.0, 2.0)  # two digits of the error are 0.10
 @example(5e3, 1e-9, 0.0, 2.0)  # far smaller than its error
+@example(5009784736.0, 0.99609375, 0.0, 1.0)  # written with a power of ten
 def test_nothing_moves_by_more_than_half_a_unit(error, far, offset, reach):
     value = far * error + offset
     low, high = value - reach * error, value + reach * error
@@ -131,6 +132,6 @@ def test_printed_limits_of_a_test_are_near_the_true_ones(value, error, alternati
 @settings(max_examples=100, deadline=None)
 @given(st.floats(0.001, 0.9), st.floats(1.0, 500.0))
 def test_the_lower_end_of_a_ratio_keeps_two_digits(low, far):
-    words = _said("ratio", "x", 1.5, Interval(low, low + far, 0.95), 0.5, False)
+    words = _said("ratio", "x", (1.5, Interval(low, low + far, 0.95)), 0.5, ())
     said = float(re.search(r"from ([0-9.]+)", words)[1])
     assert said == pytest.approx(low, rel=0.0501)

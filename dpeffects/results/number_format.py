@@ -97,13 +97,13 @@ def to_error(
         return _formatted((*values, *ends), dict(zip(known, numbers(known, 4), strict=True)))
     sides: tuple[bool | None, ...] = (False, True) if one_sided else (None,)
     up = dict(zip(ends, itertools.cycle(sides), strict=False))  # a limit goes to its own side
-    if -place > _FINE or any(abs(x) >= _LARGE for x in known):
-        texts = {x: _scientific(_moved(x, place, up.get(x)), place) for x in known}
-        return _formatted((*values, *ends), texts)
     nothing = _NOTHING * 10.0**place
     for end in ends:
         while math.isfinite(end) and abs(end) > nothing and _moved(end, place, up[end]) == 0.0:
             place -= 1
+    if -place > _FINE or any(abs(x) >= _LARGE for x in known):
+        texts = {x: _scientific(_moved(x, place, up.get(x)), place) for x in known}
+        return _formatted((*values, *ends), texts)
     texts = {x: f"{_moved(x, place, up.get(x)) + 0.0:.{max(-place, 0)}f}" for x in known}
     return _formatted((*values, *ends), texts)
 

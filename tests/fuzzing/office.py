@@ -32,6 +32,7 @@ import sqlalchemy as sql
 import uvicorn
 from argon2 import PasswordHasher
 
+from dpeffects.services import limited_process
 from dpeffects.services.gate.question import CALLS
 from dpeffects.services.office import accounts, answering
 from dpeffects.services.office import database as db
@@ -127,8 +128,10 @@ class FuzzedOffice:
             pool.plan = lambda _: {"error": "there are no workers"}  # type: ignore[method-assign]
         own = {"Popen": partial(subprocess.Popen, stderr=self._log), "PIPE": subprocess.PIPE}
         self._patches = contextlib.ExitStack()
-        for name, new in (("subprocess", SimpleNamespace(**own)), ("time_class", lambda _: 0.0)):
-            self._patches.enter_context(mock.patch.object(answering, name, new))
+        logged = mock.patch.object(limited_process, "subprocess", SimpleNamespace(**own))
+        at_once = mock.patch.object(answering, "time_class", lambda _: 0.0)
+        self._patches.enter_context(logged)
+        self._patches.enter_context(at_once)
         self._patches.callback(logging.getLogger().removeHandler, handler)
         listening = socket.create_server(("127.0.0.1", 0))
         self.port = listening.getsockname()[1]
@@ -218,7 +221,7 @@ def opened(**how: Any) -> Iterator[FuzzedOffice]:
     with (
         TemporaryDirectory() as folder,
         mock.patch.multiple(accounts, _HASHER=quick, _NOBODY=quick.hash("nobody")),
-        mock.patch.object(answering, "START", 600.0),
+        mock.patch.object(limited_process, "_START", 600.0),
     ):
         made = FuzzedOffice(Path(folder), **how)
         try:

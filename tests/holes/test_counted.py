@@ -49,7 +49,7 @@ def test_the_part_with_an_outcome_is_that_of_the_records_that_count():
     given = {"epsilon": 50.0, "bounds": BOUNDS, "missing": "weight", "seed": 1}
     fit = dpe.dp_ate("y ~ t | x", data, "one_step", subset="inside == 1", **given)
     inside = data[data["inside"] == 1]
-    shown = float(fit.details["records with an outcome (noisy)"].removesuffix(" %"))
+    shown = float(fit.details["outcomes observed (noisy)"].removesuffix(" %"))
     assert shown == pytest.approx(100 * inside["y"].notna().mean(), abs=4)
 
 

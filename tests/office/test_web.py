@@ -211,8 +211,9 @@ def test_nothing_sends_elsewhere(running):
 def test_what_is_no_number_is_a_sentence(running):
     steward = running.browser("sue")
     form = form_of(steward)
+    budget = {"form": form, "do": "budget", "of": "person", "name": "anna", "delta": ""}
     for number in ("nan", "inf", "-1e999", "one", "1e99999999999"):
-        reply = steward.post("/tokens", data={"form": form, "do": "revoke", "token": number})
+        reply = steward.post("/people", data={**budget, "epsilon": number})
         assert (reply.status_code, "a number, such as" in reply.text) == (400, True)
 
 

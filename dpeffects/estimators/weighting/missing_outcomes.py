@@ -35,7 +35,7 @@ from dpeffects.inference.intervals import sampling_variance
 from dpeffects.privacy import COUNT, Block, Curator, reads
 from dpeffects.privacy.units import recoded, seen_as
 
-OBSERVED = "records with an outcome (noisy)"
+OBSERVED = "outcomes observed (noisy)"
 """What the detail is called that says which part of them it is."""
 SHARES = {"observed": 0.04, "response columns": 0.05, "response": 0.25}
 

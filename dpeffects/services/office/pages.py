@@ -193,7 +193,7 @@ def _asked(office: RunningOffice, visit: Visit) -> Response:
     try:
         asked: dict[str, Any] = {name: visit.field(name) for name in ("call", "formula")}
         asked |= {name: visit.number(name) or 0.0 for name in ("epsilon", "delta")}
-        asked["options"] = reception.read_json(visit.field("options") or "{}")
+        asked["options"] = reception.json_of(visit.field("options") or "{}")
         if visit.field("do") == "plan":
             return _ask(office, visit, plan=_plan(office, visit, visit.field("project"), asked))
         state = office.desk.submit(visit.person, visit.field("project"), asked)

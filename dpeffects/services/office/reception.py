@@ -152,7 +152,7 @@ class RunningOffice:
         self.limit("session", self.settings.requests_per_minute, str(visit.person.token))
 
 
-def read_json(text: str | bytes) -> Any:
+def json_of(text: str | bytes) -> Any:
     """Read JSON whose texts can be kept and sent back."""
     values = parse_json(text)
     try:

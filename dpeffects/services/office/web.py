@@ -31,8 +31,8 @@ from dpeffects.services.office.pages import page, routes_of_pages
 from dpeffects.services.office.reception import (
     RunningOffice,
     Visit,
+    json_of,
     read_body,
-    read_json,
     wait_for_answer,
 )
 from dpeffects.type_checks import FieldError
@@ -83,7 +83,7 @@ def _routes_of_scripts(office: RunningOffice) -> list[Route]:
         return {"datasets": [{name: about[name] for name in ("name", "title", "n")}]}
 
     async def submit(visit: Visit) -> Any:
-        asked = read_json(visit.body)
+        asked = json_of(visit.body)
         state = await in_thread(desk.submit, visit.person, visit.person.project, asked)
         office.pool.wake()
         return state
