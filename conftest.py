@@ -26,8 +26,14 @@ settings.register_profile(
 )
 settings.load_profile("repeatable")
 
-# What runs in an environment of its own.
-collect_ignore = ["dpeffects/replication/unproved/generators/worker.py"]
+# What runs in an environment of its own, and what alembic runs.
+collect_ignore = [
+    "dpeffects/replication/unproved/generators/worker.py",
+    "dpeffects/services/office/migrations",
+]
+
+if find_spec("starlette") is None:  # extra "office"
+    collect_ignore.append("dpeffects/services/office")
 
 if find_spec("flwr") is None:  # extra "federation"
     names = ("client_app", "server_app", "node", "link", "keys")

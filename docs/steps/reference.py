@@ -131,6 +131,7 @@ GROUPS = {  # what the index lists together: kinds of names in these areas
     "Bounds, budgets and ledgers": ("any", ("budget",)),
     "Data": ("any", ("data",)),
     "Many sites": ("any", ("sites",)),
+    "Data of an office": ("any", ("office",)),
     "Evidence": ("any", ("bench", "audit", "theory")),
 }
 _INDEX = """Reference

@@ -25,7 +25,7 @@ _PLACES = (
 _MODULES = [import_module(f"dpeffects.{place}") for place in _PLACES]
 COMMANDS = tuple({command.name: command for x in _MODULES for command in x.COMMANDS}.values())
 ERROR, INTERRUPTED = 2, 130
-_ACCEPT = re.compile(r"Write (accept_\w+)=True")
+_ACCEPT = re.compile(r"write (accept_\w+)=True")
 """How Python accepts a guarantee that is not exact; here it is an option."""
 
 
@@ -73,7 +73,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _typed(message: str) -> str:
     """What a message says in Python, as it is typed in a shell."""
-    message = _ACCEPT.sub(r"Add --option \1=true", message)
+    message = _ACCEPT.sub(r"add --option \1=true", message)
     message = message.replace("a range is a tuple: (18, 90)", "a range is {range = [18, 90]}")
     message = _LEVELS.sub(r'"\1" = \2 in the file of --bounds', message)
     for python in _MISSING.findall(message):

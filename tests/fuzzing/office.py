@@ -129,7 +129,7 @@ class FuzzedOffice:
         own = {"Popen": partial(subprocess.Popen, stderr=self._log), "PIPE": subprocess.PIPE}
         self._patches = contextlib.ExitStack()
         logged = mock.patch.object(limited_process, "subprocess", SimpleNamespace(**own))
-        at_once = mock.patch.object(answering, "time_class", lambda _: 0.0)
+        at_once = mock.patch.object(answering, "time_class", return_value=0.0)
         self._patches.enter_context(logged)
         self._patches.enter_context(at_once)
         self._patches.callback(logging.getLogger().removeHandler, handler)

@@ -21,10 +21,10 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
-from dpeffects.services.gate import trial_runs
+from dpeffects.services import limited_process
 from dpeffects.services.gate.policy import Policy
 from dpeffects.services.gate.question import Question
-from dpeffects.services.office import answering
+from dpeffects.services.office import answering, answering_process
 from dpeffects.services.office.structured_logs import JsonLines
 from tests.neighbours import Pair, frame, pair, places, undefined
 from tests.office.offices import Running, form_of
@@ -155,8 +155,8 @@ class InProcess:
         policy = Policy.read(self._policy)
         if isinstance(task, dict):
             question = Question.from_json(task["question"])
-            return answering.plan_one(question, policy, task["n"])
-        reply = answering.answer_one(Question.from_json(task), policy, self.n)
+            return answering_process.plan_one(question, policy, task["n"])
+        reply = answering_process.answer_one(Question.from_json(task), policy, self.n)
         return json.loads(json.dumps(reply | {"seconds": 0.0}))
 
     def end(self) -> None:
@@ -184,7 +184,9 @@ def _shown(data: pd.DataFrame, nasty: Pair, some: int) -> Iterator[tuple[str, An
         logging.getLogger().addHandler(handler)
         stack.callback(logging.getLogger().removeHandler, handler)
         stack.enter_context(mock.patch.object(answering, "time_class", return_value=0.0))
-        stack.enter_context(mock.patch.object(trial_runs, "_START", 600.0))  # on a busy machine
+        stack.enter_context(
+            mock.patch.object(limited_process, "_START", 600.0)
+        )  # on a busy machine
         how = {"epsilon": 99.0, "delta": 1e-3, "approval": "above", "approve_above": 3.0}
         clean = frame(N).assign(t=np.arange(N) % 2)
         running = Running(Path(folder), data=clean, codebook=_codebook(nasty), **how)

@@ -5,7 +5,7 @@
 
 import pytest
 
-from dpeffects.services.office import answering
+from dpeffects.services.office import answering_process
 from tests.office import replayed
 from tests.office.replayed import kinds
 
@@ -28,12 +28,12 @@ def test_an_office_shows_the_same_of_neighbours(name):
 @pytest.mark.long
 def test_a_reason_that_tells_of_a_record_is_found(monkeypatch):
     """A gate that refuses where a value cannot be read."""
-    real = answering.result_of
+    real = answering_process.result_of
 
     def told(question, policy, **how):
         if any(policy._records()[1].values()):
             return {"status": "refused", "reason": "values are missing"}
         return real(question, policy, **how)
 
-    monkeypatch.setattr(answering, "result_of", told)
+    monkeypatch.setattr(answering_process, "result_of", told)
     assert replayed.replayed("missing values", some=20)[0].violations
