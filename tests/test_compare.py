@@ -97,7 +97,7 @@ def test_everything_side_by_side_in_all_formats():
     assert html == markdown
     assert html[0][1:] == list(fits)
     for seen in (squeezed(shown(self_contained(made.as_html()))), squeezed(made.as_text())):
-        assert "seeded:NOTPRIVATE:seeded" in seen
+        assert "seeded:NOTPRIVATE:aseedwasset" in seen
         assert "claimed:ASYMPTOTICCLAIM" in seen
     assert made.as_latex().count(r"\begin{tabular}") > 3  # panels
     assert r"\fbox" in made.as_latex()

@@ -194,7 +194,7 @@ def test_planned_power_is_that_of_real_tests():
         fits.append(dpe.dp_ate("y ~ t", data, seed=seed, **call))
     for test in ({"margin": 0.12, "alternative": "greater"}, {"margin": 0.14}):
         (row,) = dpe.plan("y ~ t", **told, **call, **test).rows
-        found = np.mean([fit.test(**test).shown for fit in fits])
+        found = np.mean([fit.test(**test).reject for fit in fits])
         assert row.power == pytest.approx(found, abs=0.11)
 
 
