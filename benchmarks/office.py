@@ -136,6 +136,17 @@ class Office:
             return [row["id"] for row in self.database.rows(query)]
         return []
 
+    def over(self, row: Any) -> bool:
+        """Say whether the budget of a request's project or person does not cover it any more."""
+        tables = {key: table for _, key, table in WHOSE}
+        names = [
+            self.database.rows(sql.select(tables[key]).where(tables[key].c.id == row[key]))[0]
+            for key in ("project_id", "account_id")
+        ]
+        told = self.desk.budget(*(x["name"] for x in names))
+        left = [told[who]["epsilon"]["left"] for who in ("project", "person")]
+        return any(x is not None and x < row["epsilon"] for x in left)
+
     def found(self) -> dict[str, Any]:
         """Compare what people saw with the database, and both with the ledger."""
         rows = {row["id"]: row for row in self.database.rows(sql.select(REQUESTS))}
@@ -156,7 +167,9 @@ class Office:
             had = row["status"] == "answered"
             had = had and {digest(json.loads(row["result"]))} == right == seen
             ended = row["status"] == "failed" and not kept
-            n["lost"] += x in self.accepted and not (had or ended or refused)
+            waits = row["status"] == "waiting" and self.over(row)
+            n["lost"] += x in self.accepted and not (had or ended or refused or waits)
+            n["waiting, for a budget"] += waits
             n["answered"] += had
             n["given up: their processes died three times"] += row["reason"] == DIED
             n["refused, for a budget"] += refused

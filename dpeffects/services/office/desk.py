@@ -190,7 +190,11 @@ class Desk:
         for which, left in zip(_SIZES, ledger.agreement.remaining(ledger.state), strict=True):
             total = getattr(ledger.agreement.budget, which)
             whole[which] = {"total": total, "spent": max(total - left, 0.0), "left": left}
-        found: dict[str, Any] = {"dataset": whole}
+        return {"dataset": whole, **self.caps(project, name)}
+
+    def caps(self, project: str = "", name: str = "") -> dict[str, Any]:
+        """Say what is left for a project and a person; the ledger is not read for it."""
+        found: dict[str, Any] = {}
         with self.database.read() as connection:
             for (what, table, key), given in zip(_OWNERS, (project, name), strict=True):
                 row = db.one(connection, sql.select(table).where(table.c.name == given))

@@ -316,9 +316,9 @@ def _queue(office: RunningOffice, visit: Visit) -> Response:
 def _people(office: RunningOffice, visit: Visit, made: str = "") -> Response:
     people, projects = office.accounts.people(), office.accounts.projects()
     for person in people:
-        person["budget"] = office.desk.budget(name=person["name"])["person"]
+        person["budget"] = office.desk.caps(name=person["name"])["person"]
     for project in projects:
-        project["budget"] = office.desk.budget(project["name"])["project"]
+        project["budget"] = office.desk.caps(project["name"])["project"]
     shown: dict[str, Any] = {"people": people, "projects": projects, "made": made}
     shown["roles"] = ROLES if visit.person.may("administrator") else ROLES[:1]
     shown |= {"name": visit.field("name"), "tokens": office.accounts.tokens()}
