@@ -120,8 +120,6 @@ class FuzzedOffice:
         handler.setFormatter(JsonLines())
         handler.emit = lambda record: self._lines.append(handler.format(record))  # type: ignore
         logging.getLogger().addHandler(handler)
-        logging.getLogger("dpeffects").setLevel(logging.INFO)
-        logging.getLogger("uvicorn").setLevel(logging.INFO)
         self._log = (folder / "workers.log").open("w+")
         self.workers, pool = workers, self.running.office.pool
         if not workers:
@@ -133,6 +131,9 @@ class FuzzedOffice:
         self._patches.enter_context(logged)
         self._patches.enter_context(at_once)
         self._patches.callback(logging.getLogger().removeHandler, handler)
+        for logger in map(logging.getLogger, ("dpeffects", "uvicorn")):
+            self._patches.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.INFO)
         listening = socket.create_server(("127.0.0.1", 0))
         self.port = listening.getsockname()[1]
         quiet: Any = {"log_config": None, "access_log": False, "server_header": False}
