@@ -229,8 +229,6 @@ DERIVED = {
     ("accuracy.md", "default", "16"): "a day of November",
     ("conditional.md", "groups", "13"): "settings are counted",
     ("conditional.md", "cate", "2700"): "nine tenths of the records",
-    ("default.md", "rare_arms", "20"): "populations that no table has, as all of this sentence",
-    **{("default.md", "rare_arms", x): "the same" for x in ("1000", "77", "83", "60")},
     ("engines.md", "scale", "10"): "columns of the file",
     ("sites.md", "sites_liars", "1.9"): "a width over another one",
     ("survival.md", "survival", "6"): "per cent above 1",

@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import httpx
@@ -143,3 +144,19 @@ def until(done, seconds=60.0):
         assert time.monotonic() < last, "it did not happen"
         time.sleep(0.05)
     return found
+
+
+def asked_at_once(running: Running, many: int = 8) -> list[str]:
+    """What becomes of requests that so many threads send at the same moment."""
+    states, barrier = [], threading.Barrier(many)
+
+    def ask(k: int) -> None:
+        barrier.wait()
+        states.append(running.ask(epsilon=0.1 + k * 1e-9)["status"])
+
+    threads = [threading.Thread(target=ask, args=(k,)) for k in range(many)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sorted(states)

@@ -1,6 +1,5 @@
 """One path of migrations, for a new database and for an old one, in SQLite and PostgreSQL."""
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from alembic.migration import MigrationContext
 from dpeffects.services.office import database as module
 from dpeffects.services.office.accounts import Accounts
 from dpeffects.services.office.database import METADATA, Database
-from tests.office.offices import Running
+from tests.office.offices import Running, asked_at_once
 from tests.privacy.conftest import server  # noqa: F401  a PostgreSQL server of the tests' own
 
 
@@ -78,18 +77,7 @@ def test_budgets_hold_on_a_server(server, tmp_path):  # noqa: F811
     url = server.url(server.schema())
     running = Running(tmp_path, approval="never", store=url, ledger=url)
     running.accounts.set_budget("test", "project", "ageing", 0.5, None)
-    states, barrier = [], threading.Barrier(8)
-
-    def ask(k):
-        barrier.wait()
-        states.append(running.ask(epsilon=0.1 + k * 1e-9)["status"])
-
-    threads = [threading.Thread(target=ask, args=(k,)) for k in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(states) == ["queued"] * 4 + ["refused"] * 4
+    assert asked_at_once(running) == ["queued"] * 4 + ["refused"] * 4
     same = running.ask(epsilon=0.05)
     assert running.ask(epsilon=0.05) == same
     assert "sound" in running.desk.ledger().verify()

@@ -1,14 +1,12 @@
 """Requests: one answer each, budgets that hold under threads, stewards who decide."""
 
-import threading
-
 import pytest
 
 from dpeffects.errors import DPEffectsError, QuestionError
 from dpeffects.services.gate.answers import NO_ESTIMATE, result_of
 from dpeffects.services.gate.question import Question
 from dpeffects.services.office.accounts import DeskError
-from tests.office.offices import Running, asked
+from tests.office.offices import Running, asked, asked_at_once
 
 
 def test_a_request_that_is_sent_twice_is_one(running):
@@ -104,18 +102,7 @@ def test_budgets_are_exact(tmp_path):
 def test_a_budget_holds_when_many_ask_at_once(tmp_path):
     running = Running(tmp_path, approval="never")
     running.accounts.set_budget("test", "project", "ageing", 0.5, None)
-    states, barrier = [], threading.Barrier(8)
-
-    def ask(k):
-        barrier.wait()
-        states.append(running.ask(epsilon=0.1 + k * 1e-9)["status"])
-
-    threads = [threading.Thread(target=ask, args=(k,)) for k in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(states) == ["queued"] * 4 + ["refused"] * 4
+    assert asked_at_once(running) == ["queued"] * 4 + ["refused"] * 4
 
 
 def test_a_budget_holds_when_many_are_approved(running):

@@ -1,7 +1,7 @@
 """Questions of people who may not see the data, and answers under the policy of its holder.
 
 A question is plain values, read strictly and never run. `answer` checks it against a `Policy`,
-tries it on made-up records, pays for it in the ledger of the data, draws once and keeps the reply.
+tries it on made-up records, pays for it in the ledger of the data, draws and keeps one reply.
 A federation's sites and an office are two doors to this gate.
 """
 
