@@ -299,6 +299,7 @@ def _run(noise: Frozen, call: Callable[[Any, Frozen], Any], data: Any) -> tuple[
         mock.patch("dpeffects.flow.Releaser", Measuring),
     ):
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", ResourceWarning)  # of what earlier tests left behind
         try:
             result = call(data, noise)
         except Diverged:

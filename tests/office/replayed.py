@@ -10,6 +10,7 @@ import io
 import json
 import logging
 import re
+import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -176,7 +177,13 @@ def _shown(data: pd.DataFrame, nasty: Pair, some: int) -> Iterator[tuple[str, An
     lines: list[str] = []
     handler = logging.Handler()
     handler.setFormatter(JsonLines())
-    handler.emit = lambda record: lines.append(handler.format(record))  # type: ignore[method-assign]
+    others = {*threading.enumerate()} - {threading.current_thread()}  # of earlier tests
+
+    def keep(record: logging.LogRecord) -> None:
+        if threading.current_thread() not in others:
+            lines.append(handler.format(record))
+
+    handler.emit = keep  # type: ignore[method-assign]
     with TemporaryDirectory() as folder, ExitStack() as stack:
         for logger in (logging.getLogger(), logging.getLogger("dpeffects")):
             stack.callback(logger.setLevel, logger.level)
