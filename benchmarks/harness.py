@@ -22,6 +22,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
@@ -170,13 +171,26 @@ def standard_error(runs: int, share: float = 0.95) -> str:
 
 
 def names() -> list[str]:
-    """Benchmarks that have a table."""
-    files = sorted(HERE.glob("*.py"))
-    return [x.stem for x in files if "\nTABLE = " in x.read_text(encoding="utf-8")]
+    """Tables of all modules: a module has a `TABLE` of its own name, or `TABLES` by name."""
+    return sorted(known())
+
+
+@cache
+def known() -> dict[str, str]:
+    """The module of each table."""
+    found = {}
+    for file in sorted(HERE.glob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        if "\nTABLE = " in text:
+            found[file.stem] = file.stem
+        elif "\nTABLES = " in text:
+            found |= dict.fromkeys(import_module(file.stem).TABLES, file.stem)
+    return found
 
 
 def find(name: str) -> Table:
-    return import_module(name).TABLE
+    module = import_module(known()[name])
+    return module.TABLE if known()[name] == name else module.TABLES[name]
 
 
 class Kept:
