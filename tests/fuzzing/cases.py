@@ -53,6 +53,7 @@ def run(number: int) -> Outcome:
     results: list[str] = []
     with drawing() as draws, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", ResourceWarning)  # of what earlier tests left behind
         try:
             result = call()
         except dpe.DPEffectsError as error:
