@@ -1,0 +1,68 @@
+"""One call on one sample: what it says against the truth, and what it says without privacy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from harness import Row
+
+import dpeffects as dpe
+from dpeffects.errors import DPEffectsError
+from dpeffects.inference.estimate import Unavailable
+
+STANDING = "NOT ADJUSTED: an effect only where"
+"""How a warning begins that a method has on every result: what it assumes, not what is broken."""
+NONE = {"absent": 1.0}
+
+
+def compared(
+    formula: str, data: Any, method: str, truth: float, estimand: str = "ATE", **given: Any
+) -> Row:
+    """Error, interval and warnings of a call; one that is refused says why.
+
+    ``levels`` are those of the intervals, ``peer`` adds the half-width without privacy and whether
+    that interval has the truth, both of the same call.
+    """
+    levels, peer = given.pop("levels", (0.95,)), given.pop("peer", False)
+    call = f"dp_{estimand.lower()}"
+    try:
+        fit = getattr(dpe, call)(formula, data, method, **given)
+    except DPEffectsError as error:
+        return {"refused": 1.0, "said": beginning(str(error))}
+    lines = [x for x in fit.released.warning_lines if not x.startswith(STANDING)]
+    found = {"refused": 0.0, "warned": float(bool(lines)), "said": beginning("; ".join(lines))}
+    found |= {"associated": float(fit.released.associated)}
+    intervals = [fit.conf_int(level) for level in levels]
+    if any(isinstance(x, Unavailable) for x in intervals):
+        return found | NONE
+    for level, (low, high) in zip(levels, intervals, strict=True):
+        found[f"cover{100 * level:g}"] = float(low <= truth <= high)
+    low, high = intervals[levels.index(0.95)]
+    found |= {"absent": 0.0, "half_width": (high - low) / 2, "error": fit.estimate - truth}
+    found |= {"value": fit.released.value, "variance": fit.noise_variance}
+    found |= {"std_error": fit.std_error}
+    if peer:
+        del given["epsilon"]
+        low, high = dpe.reference(formula, data, method, call=call, **given).conf_int()
+        found |= {"peer": (high - low) / 2, "peer covers": float(low <= truth <= high)}
+    return found
+
+
+def beginning(warning: str) -> str:
+    """The first words of a warning, without the numbers of one run."""
+    return warning.split("; ")[0].split(":")[0][:90]
+
+
+def over_peer(runs: pd.DataFrame) -> float:
+    """The half-width over that without privacy: the geometric mean of the runs that have both."""
+    there = runs[runs["peer"].notna()] if "peer" in runs else runs[:0]
+    return (
+        float(np.exp(np.log(there["half_width"] / there["peer"]).mean())) if len(there) else np.nan
+    )
+
+
+def commonest(said: pd.Series) -> str:
+    told = said[said.fillna("") != ""]
+    return told.mode().iloc[0] if len(told) else ""
