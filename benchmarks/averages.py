@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,9 @@ import dpeffects as dpe
 from dpeffects.errors import DPEffectsError
 from dpeffects.inference.estimate import Unavailable
 
+GUIDE = Path(__file__).resolve().parents[1] / "docs" / "guide" / "accuracy.md"
 STANDING = "NOT ADJUSTED: an effect only where"
 """How a warning begins that a method has on every result: what it assumes, not what is broken."""
-NONE = {"absent": 1.0}
 
 
 def compared(
@@ -22,8 +24,8 @@ def compared(
 ) -> Row:
     """Error, interval and warnings of a call; one that is refused says why.
 
-    ``levels`` are those of the intervals, ``peer`` adds the half-width without privacy and whether
-    that interval has the truth, both of the same call.
+    ``levels`` are those of the intervals. ``peer`` adds what the summary assumes, the half-width
+    of the same call without privacy and whether that interval has the truth.
     """
     levels, peer = given.pop("levels", (0.95,)), given.pop("peer", False)
     call = f"dp_{estimand.lower()}"
@@ -36,14 +38,17 @@ def compared(
     found |= {"associated": float(fit.released.associated)}
     intervals = [fit.conf_int(level) for level in levels]
     if any(isinstance(x, Unavailable) for x in intervals):
-        return found | NONE
+        return found | {"absent": 1.0}
     for level, (low, high) in zip(levels, intervals, strict=True):
         found[f"cover{100 * level:g}"] = float(low <= truth <= high)
     low, high = intervals[levels.index(0.95)]
     found |= {"absent": 0.0, "half_width": (high - low) / 2, "error": fit.estimate - truth}
-    found |= {"value": fit.released.value, "variance": fit.noise_variance}
     found |= {"std_error": fit.std_error}
     if peer:
+        above = re.search(
+            r"^Assumes +(.*?)(?=^\S|\Z)", str(fit.summary()), re.MULTILINE | re.DOTALL
+        )
+        found["assumes"] = " ".join(above[1].split()) if above else "-"
         del given["epsilon"]
         low, high = dpe.reference(formula, data, method, call=call, **given).conf_int()
         found |= {"peer": (high - low) / 2, "peer covers": float(low <= truth <= high)}
@@ -55,14 +60,22 @@ def beginning(warning: str) -> str:
     return warning.split("; ")[0].split(":")[0][:90]
 
 
+def geometric(ratios: pd.Series) -> float:
+    return float(np.exp(np.log(ratios.dropna().astype(float)).mean()))
+
+
 def over_peer(runs: pd.DataFrame) -> float:
     """The half-width over that without privacy: the geometric mean of the runs that have both."""
-    there = runs[runs["peer"].notna()] if "peer" in runs else runs[:0]
-    return (
-        float(np.exp(np.log(there["half_width"] / there["peer"]).mean())) if len(there) else np.nan
-    )
+    return geometric(runs["half_width"] / runs["peer"]) if "peer" in runs else np.nan
 
 
 def commonest(said: pd.Series) -> str:
     told = said[said.fillna("") != ""]
     return told.mode().iloc[0] if len(told) else ""
+
+
+def into_guide(mark: str, text: str) -> None:
+    """Put a text between its marks in the guide."""
+    before, start, rest = GUIDE.read_text(encoding="utf-8").partition(f"<!-- {mark} -->\n")
+    after = rest.partition("<!-- end -->")[2]
+    GUIDE.write_text(f"{before}{start}{text}\n<!-- end -->{after}", encoding="utf-8")

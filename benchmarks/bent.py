@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from averages import compared, over_peer
+from averages import compared, geometric, over_peer
 from harness import Part, Row, Table, grid, mean, percent, rms
 
 import dpeffects as dpe
@@ -65,10 +65,6 @@ def ranges(people: int, noise: int, kind: str, n: int) -> Row:
         for said, row in zip(("tight", "generous"), found, strict=True)
         for name in names
     }
-
-
-def geometric(values: pd.Series) -> float:
-    return float(np.exp(np.log(values.dropna()).mean()))
 
 
 def of_held_out(runs: pd.DataFrame) -> Row:
@@ -200,7 +196,7 @@ TABLES = {
         "Adjusted life tables: how often 95 % intervals cover",
         (
             Part(
-                f"Draws of data and noise, {MANY} populations in turn",
+                f"All draws of data and noise, {MANY} populations in turn",
                 grid(kind=KINDS[::2], n=[10_000], epsilon=(1.0, 4.0)),
                 life_table,
                 {

@@ -1,26 +1,22 @@
 """How often intervals cover, by design: trials, confounded studies with right and wrong models.
 
 Populations are those of `tests/populations.py`. Every exact method is run at its defaults; in a
-trial, methods that have the option are told so by ``design="randomised"``. A second page has what
-the default promises.
+trial, methods that have the option are told so by ``design="randomised"``.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import fields
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from averages import commonest, compared, over_peer
-from harness import Bar, Cell, Part, Row, Table
+from averages import commonest, compared, geometric, into_guide, over_peer
+from harness import Cell, Part, Row, Table
 from scipy.stats import binom
 
-import dpeffects as dpe
 from dpeffects.estimators import proved
 from tests.populations import POPULATIONS, STRATA, TRIALS, WRONG, Population, drawn
 
@@ -74,11 +70,13 @@ def populations(method: str) -> tuple[str, ...]:
         return (*TRIAL[:1], *RIGHT[:1], "square")
     if method in UNADJUSTED:
         return (*TRIAL, *RIGHT[:1], *NULL[:1])
-    return (*TRIAL, *RIGHT, *OTHER[: 6 if method == "auto" else 4], *NULL)
+    if method == "auto":
+        return (*TRIAL, *RIGHT, *OTHER, *NULL, STUDIES, RANDOMISED)
+    return (*TRIAL, *RIGHT, *OTHER[:4], *NULL)
 
 
 def cells() -> Iterator[Cell]:
-    """Whole records; the other level, estimands and a delta; one sample with other noise."""
+    """Whole records; the other level and estimands; a delta."""
     for method, spec in proved().items():
         quick = method in (*UNADJUSTED, *MATCHING)
         sizes, runs = SIZES[: 5 if method in SLOW else 7], 60 if quick or method in SLOW else 22
@@ -93,8 +91,6 @@ def cells() -> Iterator[Cell]:
             for estimand in ("ATT", "ATC"):
                 own = {"estimand": estimand, "epsilon": 4.0, "delta": 0.0}
                 yield cell("others", "varying effects", 2000, method, 40, **own)
-        for name in STRATIFIED[:1] if method in MATCHING else (TRIAL[0], RIGHT[0]):
-            yield cell("noise", name, 2000, method, 60)
     for name in (TRIAL[0], *RIGHT[:2]):
         yield cell("others", name, 2000, "auto", 40, delta=1e-6)
 
@@ -109,35 +105,20 @@ def sample(name: str, n: int, people: int) -> tuple[Population, pd.DataFrame]:
 def run(people: int, seed: int, **cell: Any) -> Row:
     """One call on one sample."""
     name, method, estimand = cell["population"], cell["method"], cell["estimand"]
-    population, data = sample(name, cell["n"], 0 if cell["part"] == "noise" else people)
+    population, data = sample(name, cell["n"], people)
     spec, truth = proved()[method], population.truth[estimand]
     given = {x: cell[x] for x in ("epsilon", "delta", "level")} | {"bounds": population.declared}
     if name in IN_TRIALS and "design" in {field.name for field in fields(spec.options)}:
         given |= {"design": "randomised"}
     formula = population.formula if spec.uses_covariates else "y ~ t"
-    given |= {"levels": LEVELS, "peer": people < PEERS and cell["part"] != "noise"}
+    given |= {"levels": LEVELS, "peer": people < PEERS}
     found = compared(formula, data, method, truth, estimand, seed=seed, **given)
     if truth == 0.0 and "cover95" in found:
         found["rejected"] = float(not found["cover95"] and not found["associated"])
-    assumes = assumed(method, estimand, "design" in given) if people == 0 else ""
-    return found | {"assumes": assumes}
+    return found
 
 
-@cache
-def assumed(method: str, estimand: str, trial: bool) -> str:
-    """What the summary of a method says above the estimate that it assumes."""
-    population, data = sample(STRATIFIED[0] if method in MATCHING else RIGHT[0], 2000, 0)
-    formula = population.formula if proved()[method].uses_covariates else "y ~ t"
-    given = {"design": "randomised"} if trial else {}
-    given |= {"delta": 1e-6} if method == "smooth_matching" else {}
-    effect = getattr(dpe, f"dp_{estimand.lower()}")
-    bounds = population.declared
-    fit = effect(formula, data, method, epsilon=4.0, bounds=bounds, seed=1, **given)
-    found = re.search(r"^Assumes +(.*?)(?=^\S|\Z)", str(fit.summary()), re.MULTILINE | re.DOTALL)
-    return " ".join(found[1].split()) if found else "-"
-
-
-COLUMNS = ("warned", "associated", "absent", "cover95", "error", "value", "variance", "half_width")
+COLUMNS = ("warned", "associated", "absent", "cover95", "error", "half_width")
 
 
 def summed(runs: pd.DataFrame) -> Row:
@@ -162,8 +143,6 @@ def summed(runs: pd.DataFrame) -> Row:
         "width": over_peer(there),
         "bias": there["error"].mean(),
         "spread": there["error"].std(),
-        "reruns": there["value"].std(),
-        "noise": np.sqrt(there["variance"].median()),
         "said": commonest(runs["said"]),
         "assumes": max(runs["assumes"].dropna(), default="", key=len),
     }
@@ -187,7 +166,7 @@ def read(table: pd.DataFrame) -> pd.DataFrame:
     told = (made["warned"] > 0.9) | (made["silent"] >= 0.9)
     why = np.select([told, broken, made["chance"] > CHANCE], WHY[:3], WHY[3])
     made["why"] = np.where(made["cover95"] < 0.9, why, "")
-    made["name"] = made["method"] + np.where(made["level"] == "label", ", label", "")
+    made["method"] += np.where(made["level"] == "label", ", label", "")
     return made
 
 
@@ -200,27 +179,17 @@ def percent(value: float) -> str:
     return "" if np.isnan(value) else f"{100 * value:.1f}"
 
 
-def widths(found: pd.DataFrame) -> float:
-    """Half-widths over those without privacy: the geometric mean of cells."""
-    return round(float(np.exp(np.log(found["width"]).mean())), 2)
-
-
-def counts(made: pd.DataFrame) -> dict[str, int]:
-    """Cells, those below 90 %, and how many of them have each reason."""
-    reasons = {why: int((made["why"] == why).sum()) for why in WHY}
-    return {"cells": len(made), "below 90 %": int((made["why"] != "").sum()), **reasons}
-
-
 def in_short(made: pd.DataFrame) -> pd.DataFrame:
-    """One row for each method: coverage at the three levels, by design."""
+    """One row for each method: coverage by design, cells below 90 % and what says so."""
     rows = []
-    for name, found in made[made["counted"] > 0].groupby("name"):
+    for name, found in made[made["counted"] > 0].groupby("method"):
         row = {"method": f"`{name.partition(',')[0]}`{''.join(name.partition(',')[1:])}"}
         for kind in DESIGNS:
             here = found[found["design"] == kind]
             row[kind] = " / ".join(percent(pooled(here, f"cover{100 * x:g}")) for x in LEVELS)
             row[kind] = row[kind] if len(here) else "-"
-        rows.append({**row, **counts(found)})
+        row |= {"cells": len(found), "below 90 %": int((found["why"] != "").sum())}
+        rows.append(row | {why: int((found["why"] == why).sum()) for why in WHY})
     return pd.DataFrame(rows)
 
 
@@ -236,7 +205,7 @@ def by(made: pd.DataFrame, *columns: str) -> pd.DataFrame:
                 **dict(zip(["design", *columns], key, strict=True)),
                 "runs": int(shown["counted"].sum()),
                 **{f"{100 * x:g} %": percent(pooled(shown, f"cover{100 * x:g}")) for x in LEVELS},
-                "width over that without privacy": widths(shown),
+                "width over that without privacy": round(geometric(shown["width"]), 2),
                 "least cell": f"{percent(least['cover95'])} ({said})",
                 "type I error": percent(pooled(shown, "rejected")),
             }
@@ -245,94 +214,39 @@ def by(made: pd.DataFrame, *columns: str) -> pd.DataFrame:
     return made.sort_values("design", key=lambda x: x.map(DESIGNS.index), kind="stable")
 
 
-def of_noise(made: pd.DataFrame) -> pd.DataFrame:
-    """Reported over real standard deviation of the noise, by method."""
-    made = made.assign(ratio=(made["noise"] / made["reruns"]).round(2))
-    shown = made.pivot(index="method", columns="population", values="ratio")
-    return shown.map("{:g}".format).replace("nan", "-").reset_index()
-
-
 def misses(made: pd.DataFrame) -> pd.DataFrame:
     """Every cell below 90 %, silent ones first."""
     low = made[made["why"] != ""].copy()
     low["off"] = (low["bias"].abs() / low["spread"]).round(1)
     low["covers"] = low["cover95"].map(percent)
-    low = low.sort_values(["why", "method"], key=lambda x: x.map([*WHY[::-1], *low["name"]].index))
-    heads = {"name": "method", "covers": "covers, %", "off": "bias over sd", "said": "first line"}
-    shown = ["design", "name", "population", "n", "epsilon", "estimand", "covers", "why", "off"]
+    low = low.sort_values("why", key=lambda x: x.map(WHY[::-1].index), kind="stable")
+    heads = {"covers": "covers, %", "off": "bias over sd", "said": "first line"}
+    shown = ["design", "method", "population", "n", "epsilon", "estimand", "covers", "why", "off"]
     return low[[*shown, "said"]].rename(columns=heads)
 
 
 def page(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     made = read(table)
-    average = made[made["part"] != "noise"]
+    default = made[made["method"] == "auto"].sort_values(["n", "epsilon"])
     return {
-        "In short": in_short(average),
-        "By design": by(average, "name"),
-        "The default by records and epsilon": by(
-            average[average["name"] == "auto"].sort_values(["n", "epsilon"]), "n", "epsilon"
-        ),
-        "Reported over real standard deviation of the noise": of_noise(
-            made[made["part"] == "noise"]
-        ),
-        "Cells below 90 %": misses(average),
+        "In short": in_short(made),
+        "By design": by(made, "method"),
+        "The default by records and epsilon": by(default, "n", "epsilon"),
+        "Cells below 90 %": misses(made),
     }
 
 
-def into_guide(tables: dict[str, pd.DataFrame], table: pd.DataFrame) -> None:
-    """Put the short table between its marks in the guide."""
-    path = Path(__file__).parents[1] / "docs" / "guide" / "accuracy.md"
-    before, _, rest = path.read_text(encoding="utf-8").partition("<!-- coverage -->\n")
+def after(tables: dict[str, pd.DataFrame], table: pd.DataFrame) -> None:
+    """Put the short table into the guide."""
     short, kept = tables["In short"], ["method", *DESIGNS, "cells", "below 90 %", "silent"]
-    shown = short[~short["method"].str.contains(",")][kept].to_markdown(index=False)
-    after = rest.partition("<!-- end -->")[2]
-    made = f"{before}<!-- coverage -->\n{shown}\n<!-- end -->{after}"
-    path.write_text(made, encoding="utf-8")
-
-
-# What the default promises
-
-
-def promised() -> Iterator[Cell]:
-    """Trials, and another population in every run."""
-    for population in TRIALS:
-        for n, epsilon in ((2000, 0.1), (2000, 1.0), (20_000, 0.1), (20_000, 1.0), (20_000, 4.0)):
-            for method in ("auto", "diff_in_means"):
-                yield cell("trials", population.name, n, method, 50, epsilon=epsilon)
-    for name, other in ((STUDIES, "private_ipw"), (RANDOMISED, "diff_in_means")):
-        for n in (2000, 10_000):
-            yield from (cell("drawn", name, n, x, 300) for x in ("auto", other))
-
-
-def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
-    """Cells of the default, beside the other method on the same samples."""
-    key, shown = ["part", "population", "n", "epsilon"], ["runs", "cover95", "half_width", "width"]
-    mine, other = (table[(table["method"] == "auto") == x].set_index(key) for x in (True, False))
-    found = mine[shown].assign(over=other["method"], ratio=mine["half_width"] / other["half_width"])
-    found["coverage"] = (100 * found.pop("cover95")).round(1)
-    columns = ["half_width", "width", "ratio"]
-    found[columns] = found[columns].map("{:.3g}".format).astype(float)
-    return found.rename(columns={"width": "over that without privacy"}).reset_index()
-
-
-def bars(table: pd.DataFrame) -> list[Bar]:
-    found, made = side_by_side(table), []
-    for name, here in found.groupby(found["population"].where(found["part"] == "drawn", "trials")):
-        runs, low = int(here["runs"].sum()), here[here["coverage"] < 88]
-        covered = np.average(here["coverage"], weights=here["runs"])
-        said = f"{covered:.1f} % of {runs} runs, {here['coverage'].min():g} % in the least cell"
-        lines = [f"{x.population}, n {x.n}, epsilon {x.epsilon:g}" for x in low.itertuples()]
-        lines += [] if covered >= 93 else [f"{name}: pooled"]
-        made.append(Bar(f"coverage in {name}: 93 % pooled, 88 % in every cell", said, lines))
-        most = here["ratio"].max()
-        said = f"{np.exp(np.log(here['ratio']).mean()):.2f}, at most {most:.2f}"
-        promise = f"half-width over {here['over'].iloc[0]} in {name}: at most 1.02"
-        made.append(Bar(promise, said, [f"{name}: {most:g} times as wide"] if most > 1.02 else []))
-    return made
+    shown = short[~short["method"].str.contains(",")][kept]
+    into_guide("coverage", shown.to_markdown(index=False))
 
 
 LEAD = """\
-A cell is a method on a population of `tests/populations.py`, with n records and an epsilon.
+A cell is a method on a population of `tests/populations.py`, with n records and an epsilon. Those
+with a name were seen while the methods were written; those "drawn at random" were not, and are
+others in every run. Methods that fit models in blocks have at most 2,000 records here.
 Tables have shares in %: of nominal 80, 95 and 99 % intervals that hold the true effect, pooled
 over the runs of all cells. Methods run at their defaults; in trials those that have the option
 are told so by `design="randomised"`. The designs:
@@ -356,36 +270,15 @@ Widths are half-widths of 95 % intervals over those of the same call without pri
 Coverage above the nominal has two reasons. Where the released variance carries noise as large as
 itself, an interval that holds for every variance the release leaves plausible is too wide for the
 smallest (`dpeffects.inference.intervals.interval`). And methods that adjust allow for confounding
-that noise in their models may hide.
-
-Noise is that of the released value on one sample; the reported one is the median over reruns.
-Reruns also deal the records to other blocks and folds, which is in the sampling error of these
-methods, so that their reported noise is less than what reruns show. That of models depends on how
-strong confounding is, which is hardly known where models are mostly noise."""
-PROMISES = (
-    "Populations are in `tests/populations.py`; those with a name were seen while the method was "
-    "written, those of populations drawn at random were not, and are others in every run."
-)
+that noise in their models may hide."""
 CELLS = [*cells()]
 SMALL = [*{x["method"]: x for x in CELLS if x["n"] == 300 and x["part"] == "grid"}.values()]
 """One cell for every method."""
-SMALL += [x for x in CELLS if x["part"] == "noise"][:1]
-DEFAULT = [*promised()]
-TABLES = {
-    "coverage": Table(
-        "How often intervals cover",
-        (Part("", CELLS, run, summed, runs=22, small=SMALL, csv="coverage"),),
-        lead=LEAD,
-        page=page,
-        after=into_guide,
-        minutes=18,
-    ),
-    "default": Table(
-        "The default method",
-        (Part("", DEFAULT, run, summed, runs=50, small=[*DEFAULT[:2], *DEFAULT[-2:]]),),
-        PROMISES,
-        page=lambda table: {"": side_by_side(table)},
-        bars=bars,
-        minutes=7,
-    ),
-}
+TABLE = Table(
+    "How often intervals cover",
+    (Part("", CELLS, run, summed, runs=22, small=SMALL, csv="coverage"),),
+    lead=LEAD,
+    page=page,
+    after=after,
+    minutes=18,
+)
