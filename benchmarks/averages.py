@@ -50,8 +50,10 @@ def compared(
         )
         found["assumes"] = " ".join(above[1].split()) if above else "-"
         del given["epsilon"]
-        low, high = dpe.reference(formula, data, method, call=call, **given).conf_int()
-        found |= {"peer": (high - low) / 2, "peer covers": float(low <= truth <= high)}
+        plain = dpe.reference(formula, data, method, call=call, **given).conf_int()
+        if not isinstance(plain, Unavailable):
+            low, high = plain
+            found |= {"peer": (high - low) / 2, "peer covers": float(low <= truth <= high)}
     return found
 
 

@@ -20,10 +20,8 @@ from tests.bent_populations import KINDS, STREAM, Population, population
 
 FIRST, MANY, PEERS = 1200, 16, 16
 """The first seed, the populations of a kind, and runs of a cell that are also without privacy."""
-EPSILONS, TIMES = (0.5, 1.0, 2.0, 4.0), 5.0
-"""Budgets that are compared, and how many times too wide generous ranges are."""
-HAZARD = 300_000
-"""Records by which the truth of life tables is found."""
+EPSILONS, TIMES, HAZARD = (0.5, 1.0, 2.0, 4.0), 5.0, 300_000
+"""Budgets, times that generous ranges are too wide, records for the truth of life tables."""
 
 
 def seed_of(kind: str, people: int) -> int:
@@ -59,11 +57,10 @@ def ranges(people: int, noise: int, kind: str, n: int) -> Row:
     seed = seed_of(kind, people)
     data, tight = sample(seed, n, people), population(seed).tight()
     found = [ask(x, data, noise=noise, epsilon=1.0) for x in (tight, tight.generous(TIMES))]
-    names = ("half_width", "cover95")
     return {
         f"{name}, {said}": row.get(name, np.nan)
         for said, row in zip(("tight", "generous"), found, strict=True)
-        for name in names
+        for name in ("half_width", "cover95")
     }
 
 
@@ -137,7 +134,7 @@ BENT = Table(
     "odds or outcome are not. Coverage of the population's effect by nominal 95 % intervals and "
     "warnings in the first lines of a summary in %; half-widths are compared with the error within "
     "each population, and with those of the same call without privacy (geometric means).",
-    minutes=9,
+    minutes=7,
 )
 
 # Life tables of the same populations
@@ -213,6 +210,6 @@ TABLES = {
         "Where a model is mostly noise, or shrunk, the interval allows for confounding that is "
         "left as strong as it is cautious to believe: such intervals cover more often than they "
         "claim.",
-        minutes=3,
+        minutes=2,
     ),
 }

@@ -59,10 +59,6 @@ class Study:
     def sample(self, n: int, seed: int) -> pd.DataFrame:
         return self.source.sample(n, seed) if isinstance(self.source, Population) else self.source
 
-    @property
-    def columns(self) -> int:
-        return len(parse(self.formula).covariate_columns)
-
     def told(self) -> dict[str, Any]:
         """What is true of the data, as arguments of a plan."""
         frame, formula = self.sample(50_000, 99), parse(self.formula)
@@ -127,7 +123,8 @@ def half_widths(people: int, noise: int, data: str, n: int, epsilon: float, meth
     width = float(np.median([(i.upper - i.lower) / 2 for i in known]))
     names = ("told", "given", "default")
     ratios = {k: round(p.half_width / width, 2) for k, p in zip(names, planned, strict=True)}
-    row = {"columns": study.columns, "records": n, "half-width, real": float(f"{width:.3g}")}
+    row = {"columns": len(parse(study.formula).covariate_columns), "records": n}
+    row |= {"half-width, real": float(f"{width:.3g}")}
     return {**row, **ratios, "remark": planned[0].remark}
 
 
@@ -188,5 +185,5 @@ TABLE = Table(
     "An outcome with the range (0, 1) and no standard deviation is planned as one of 0 and 1, "
     "which most of these populations' outcomes are not: hence the wide default plans.",
     page=page,
-    minutes=5,
+    minutes=4,
 )

@@ -26,8 +26,6 @@ Mean = Callable[[Columns], np.ndarray]
 SIZES = ((2_000, 4.0), (20_000, 0.5))
 MEAN = 2.0 * (1.0 - np.exp(-5.0))
 """Mean of what is spent by those who spend anything."""
-CONFOUNDED = (0.8, 0.6, -0.5)
-"""Slopes of the log odds of treatment."""
 
 
 def covariates(rng: Rng, n: int) -> Columns:
@@ -42,7 +40,7 @@ def spending(rng: Rng, mean: np.ndarray) -> np.ndarray:
 
 def made(name: str, treated: float, none: Mean, one: Mean, **more: Any) -> Population:
     """A population by its risks; ``treated`` is the constant in the log odds of treatment."""
-    odds = constant(treated) if name.startswith("trial") else linear(treated, *CONFOUNDED)
+    odds = constant(treated) if name.startswith("trial") else linear(treated, 0.8, 0.6, -0.5)
     bounds = {"x1": (-1, 1), "x2": (0, 1), "x3": (-1, 1)}
     more = {"draw": coin, "bounds": bounds, **more}
     return Population(name, covariates, odds, none, lambda x: one(x) - none(x), **more)

@@ -1,12 +1,4 @@
-"""More than two arms: one call against two at half of the budget each, and coverage.
-
-In the first table all calls are on the same 6,000 simulated records, so that estimates differ by
-their noise alone: "noise" is the standard deviation of the effects of both treatments against none
-over draws of it. One call has the rows of all arms and epsilon; two calls have those of two arms
-and epsilon / 2. "error" is the mean of the standard errors that they report, which sampling is a
-part of. The effects of one call are averages over all records, those of two over the records of
-the two arms.
-"""
+"""More than two arms: one call against two at half of the budget each, and coverage."""
 
 from __future__ import annotations
 
@@ -155,8 +147,12 @@ TABLE = Table(
         ),
         Part("How often 95 % intervals cover, all pairs", CELLS, covers, HOLDS, runs=60),
     ),
-    "Populations of the second table are trials with uneven arms and confounded records, with arms "
-    'whose outcomes vary alike or not at all alike ("unlike": standard deviations of .03, .25 and '
-    ".08); nothing was built on them.",
+    "In the first table all calls are on the same 6,000 simulated records: estimates differ "
+    'by their noise alone: "noise" is the standard deviation of the effects of both treatments '
+    "against none over draws of it. One call has the rows of all arms and epsilon, two calls have "
+    'those of two arms and epsilon / 2. "error" is the mean of the standard errors that they '
+    "report, which sampling is a part of. Populations of the second table are trials with uneven "
+    "arms and confounded records, with arms whose outcomes vary alike or not at all alike "
+    '("unlike": standard deviations of .03, .25 and .08); nothing was built on them.',
     minutes=4,
 )
