@@ -9,10 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import dpeffects as dpe
 from dpeffects.estimators import proved
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-coverage, harness = map(import_module, ("coverage", "harness"))
+averages, coverage, harness = map(import_module, ("averages", "coverage", "harness"))
 RIGHT = "confounded, models right"
 
 
@@ -26,6 +27,22 @@ def test_a_small_run_has_a_cell_for_every_method(tmp_path):
     assert (cells["cover95"] <= cells["cover99"]).all()
     page = (tmp_path / "coverage.md").read_text()
     assert all(f"| `{name}` " in page for name in proved())
+
+
+def test_a_call_is_compared_with_the_truth_and_with_itself_without_privacy():
+    data = dpe.load_data("lalonde")
+    asked = ("earnings_1978 ~ treatment | age + education", data, "private_ipw")
+    low, high = dpe.dp_ate(*asked, epsilon=4, seed=1).conf_int(0.8)
+    given = {"epsilon": 4, "seed": 1, "levels": (0.8, 0.95), "peer": True}
+    for truth, inside in ((low + 1, 1.0), (low - 1, 0.0), (high + 1, 0.0)):
+        row = averages.compared(*asked, truth, **given)
+        assert (row["refused"], row["cover80"], row["cover95"]) == (0.0, inside, 1.0)
+        assert row["half_width"] > (high - low) / 2
+    low, high = dpe.reference(*asked).conf_int()
+    assert row["peer"] == pytest.approx((high - low) / 2)
+    row = averages.compared("earnings_1978 ~ treatment", data, "auto", 0.0, epsilon=-1)
+    assert row["refused"] == 1.0
+    assert "epsilon" in row["said"]
 
 
 def test_a_row_has_what_its_runs_say():
