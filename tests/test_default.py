@@ -1,4 +1,4 @@
-"""The default method on populations with known effects: small versions of benchmarks/default.py.
+"""The default method on populations with known effects: a small benchmarks/coverage.py.
 
 Samples and noise are seeded, so nothing here fails by chance; margins are wide, so that other noise
 would pass as well.

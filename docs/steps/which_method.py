@@ -50,21 +50,21 @@ ADVICE = {
     "randomisation_test": "a trial with an outcome of 0 and 1, and an exact p-value: "
     "`dp_randomisation_test`",
 }
-_MEASURED = {  # rows of the table, with their names in accuracy.md and seconds.csv
+_MEASURED = {  # rows of the table, with their names in leaderboard.csv and seconds.csv
     "`diff_in_means`": ("diff_in_means", "diff_in_means"),
-    "`clipped_contrast`": ("", "clipped_contrast"),
+    "`clipped_contrast`": ("clipped_contrast", "clipped_contrast"),
     "`auto`": ("auto", "auto"),
-    "`regression`": ("", "regression"),
-    "`one_step`": ("", "one_step"),
+    "`regression`": ("regression", "regression"),
+    "`one_step`": ("one_step", "one_step"),
     "`private_ipw`": ("private_ipw", "private_ipw"),
-    "`private_psm`, label level": ("", ""),
-    "`private_psm`, sample level": ("", "private_psm"),
-    "`private_psm` with `as_printed=True`": ("private_psm, debiased", ""),
-    "the same with `debias=False`": ("private_psm, paper", ""),
-    "`smooth_matching`": ("", "smooth_matching"),
-    "`global_matching`": ("", "global_matching"),
-    "`sample_aggregate`": ("", "sample_aggregate"),
-    "`model_folds`": ("", "model_folds"),
+    "`private_psm`, label level": ("private_psm_label", ""),
+    "`private_psm`, sample level": ("private_psm", "private_psm"),
+    "`private_psm` with `as_printed=True`": ("private_psm_printed", ""),
+    "the same with `debias=False`": ("private_psm_paper", ""),
+    "`smooth_matching`": ("smooth_matching", "smooth_matching"),
+    "`global_matching`": ("global_matching", "global_matching"),
+    "`sample_aggregate`": ("sample_aggregate", "sample_aggregate"),
+    "`model_folds`": ("model_folds", "model_folds"),
 }
 _DESIGNS = {  # columns of the table, with their names in coverage.csv
     "trials": "trial",
@@ -145,17 +145,19 @@ def _needs(spec) -> str:
 
 
 def errors() -> pd.DataFrame:
-    """Errors of average effects at epsilon 1, relative to the effect."""
-    accuracy = table("accuracy", "Relative error")
-    accuracy = accuracy[accuracy["epsilon"] == EPSILON].sort_values("n")
-    confounded = table("accuracy", "Confounded").set_index("method")["relative error"]
-    rows = []
-    for name, (label, *_) in _MEASURED.items():
-        if label in accuracy:
-            cells = zip(accuracy["data"], accuracy["n"], accuracy[label], strict=True)
-            row = {f"{data}, n = {n:,}": f"{error:.3f}" for data, n, error in cells}
-            confound = {"confounded, n = 20,000": f"{confounded[label]:.3f}"}
-            rows.append({"method": name, **row, **confound})
+    """Median errors of average effects at epsilon 1, relative to the effect, by data."""
+    path = RESULTS / "leaderboard.csv"
+    if not path.exists():
+        return pd.DataFrame({"leaderboard": ["no results are on file"]})
+    cells = pd.read_csv(path).query("epsilon == @EPSILON").sort_values("n", kind="stable")
+    cells["place"] = [f"{x.data}, n = {x.n:,}" for x in cells.itertuples()]
+    found = {(x.fit, x.place): f"{x.error:.3f}" for x in cells.itertuples() if np.isfinite(x.error)}
+    places = cells["place"].unique()
+    rows = [
+        {"method": name, **{place: found.get((entry, place), _ABSENT) for place in places}}
+        for name, (entry, _) in _MEASURED.items()
+        if entry in set(cells["fit"])
+    ]
     return pd.DataFrame(rows)
 
 
@@ -198,19 +200,6 @@ def _range(values: pd.Series) -> str:
     if values.empty:
         return _ABSENT
     return f"{values.min():.1f} to {values.max():.1f}"
-
-
-def wins() -> str:
-    """Return a sentence: which methods have the least error, in how many settings."""
-    accuracy = table("accuracy", "Relative error")
-    cells = accuracy[[label for label, *_ in _MEASURED.values() if label in accuracy]]
-    best = cells.eq(cells.min(axis=1), axis=0).sum().sort_values(ascending=False)
-    counts = ", ".join(f"`{name}` in {count}" for name, count in best.items() if count)
-    return (
-        f"Over {len(cells)} settings ({accuracy['data'].nunique()} data sets, epsilon "
-        f"{accuracy['epsilon'].min():g} to {accuracy['epsilon'].max():g}) the least error has: "
-        f"{counts}; ties count for each."
-    )
 
 
 # --- the leaderboard --------------------------------------------------------------------------
@@ -347,12 +336,9 @@ def text() -> str:
         "capabilities": _markdown(capabilities()),
         "errors": _markdown(errors()),
         "intervals": _markdown(intervals()),
-        "wins": wins(),
         "bends": _markdown(bends.table()),
         "conditional": _markdown(conditional()),
         "rules": _markdown(rules()),
-        "runs": _found("accuracy", r"mean of (\d+) runs"),
-        "samples": _found("accuracy", r"Confounded.* (\d+) samples"),
         "constant": _found("cate", r"best constant: ([\d.]+) \(data set 1\)"),
         "designs": str(pd.read_csv(RESULTS / "sites_coverage.csv")["design"].nunique()),
     }
@@ -363,7 +349,7 @@ def text() -> str:
 
 def ages() -> str:
     """Name the results that were measured on earlier code, if there are any."""
-    read = ("accuracy", "cate", "coverage", "leaderboard", "seconds", "sites_coverage")
+    read = ("cate", "coverage", "leaderboard", "seconds", "sites_coverage")
     pages = {name: RESULTS / f"{name}.md" for name in read}
     old = [name for name, page in pages.items() if on_age(page.read_text(encoding="utf-8"))]
     links = ", ".join(f"[{name.replace('_', ' ')}](benchmarks/{name}.md)" for name in old)

@@ -43,7 +43,7 @@ if they were proportional to outcomes without treatment."""
 VARIANCE_SD = 0.5
 """Relative standard deviation of a variance that is not known: over arms, of that of outcomes, and
 of the information of a model, since products of covariates are not known: a judgement. Where
-variances are 70 times apart, intervals still cover (benchmarks/results/arms_held_out.md)."""
+variances are 70 times apart, intervals still cover (benchmarks/results/three_arms.md)."""
 ROUGH = 0.3
 """Relative standard deviation over studies of a variance, against one that takes residuals as
 independent of weights, a column as normal (it is a third less in even ones), or covariates to

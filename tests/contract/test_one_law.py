@@ -1,7 +1,4 @@
-"""Intervals and p-values are one distribution: p < alpha exactly where the interval lacks the null.
-
-`benchmarks/one_law.py` has the same for 200 results of each kind.
-"""
+"""Intervals and p-values are one: p < alpha exactly where the interval lacks the null."""
 
 from __future__ import annotations
 

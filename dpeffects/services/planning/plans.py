@@ -227,8 +227,7 @@ def plan(
     with the root of n, although noise falls faster. Simulated outcomes have a beta distribution on
     their declared range, with the given mean and standard deviation. How close plans are to real
     runs, with true figures in these arguments and with the defaults, is in
-    ``benchmarks/results/plan.md``; with many columns, where a plan may be off by a fifth and more,
-    in ``plan_columns.md`` beside it.
+    ``benchmarks/results/plan.md``; with many columns a plan may be off by a fifth and more.
 
     Examples
     --------

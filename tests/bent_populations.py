@@ -1,10 +1,8 @@
 """Populations drawn at random by a public seed, in which lines are right, or something bends.
 
 `population(seed)` is for any seed; methods are tuned on seeds below `FIRST_TEST_SEED`, and what is
-published is run once on seeds from there on. `PINNED` have names: they follow the descriptions of
-populations on which the default was found wanting. `STUDIES` are made from the bundled data.
-Formulas have lines only, as users write them. There are three kinds; that of a seed is its
-remainder by three:
+published is run once on seeds from there on (`benchmarks/bent.py`). Formulas have lines only, as
+users write them. There are three kinds; that of a seed is its remainder by three:
 
 - ``right``: log odds of treatment, control outcome and effect are lines in the columns;
 - ``effect``: the same, but the effect has another shape;
@@ -78,7 +76,6 @@ class Population:
     """
 
     seed: int
-    name: str
     kind: str
     description: str
     columns: Callable[[Rng, int], Array]
@@ -132,18 +129,14 @@ class Population:
 
     def arrays(self, n: int, rng: Rng) -> tuple[Array, Array, Array]:
         """Columns side by side, treatment, outcome."""
-        return self._sample(n, rng)[:3]
-
-    def draw(self, n: int, rng: Rng) -> tuple[pd.DataFrame, dict[str, float]]:
-        """The records of `arrays` as a frame; true effects, and the average of the sample's."""
-        x, t, y, effects = self._sample(n, rng)
-        frame = pd.DataFrame({"y": y, "t": t, **dict(zip(self.names, x.T, strict=True))})
-        return frame, {**self.truths, "sample_ate": float(effects.mean())}
-
-    def _sample(self, n: int, rng: Rng) -> tuple[Array, Array, Array, Array]:
-        x, odds, both, effects = self.records(n, rng)
+        x, odds, both, _ = self.records(n, rng)
         t = (rng.random(n) < odds).astype(int)
-        return x, t, both[np.arange(n), t], effects
+        return x, t, both[np.arange(n), t]
+
+    def draw(self, n: int, rng: Rng) -> pd.DataFrame:
+        """The records of `arrays` as a frame."""
+        x, t, y = self.arrays(n, rng)
+        return pd.DataFrame({"y": y, "t": t, **dict(zip(self.names, x.T, strict=True))})
 
     @cached_property
     def truths(self) -> dict[str, float]:
@@ -318,7 +311,6 @@ def population(seed: int) -> Population:
     count = ", ".join(f"{number} {name}" for name, number in Counter(types).items())
     found = Population(
         seed,
-        f"seed {seed}",
         kind,
         f"{said}; effect {form}; {count} columns, correlation {rho:.1f}; {treated:.0%} treated, "
         f"log odds sd {strength:.1f}; {tail} outcome; {_declared(too_wide, times)}",
@@ -351,215 +343,3 @@ def ranged(given: Population) -> Population:
     _, _, both, _ = given.records(PILOT, np.random.default_rng([STREAM, abs(given.seed), 3]))
     low = 0.0 if given.tail.name == "costs" else float(both.min())
     return replace(given, ranges={**given.ranges, "y": (low, float(both.max()))})
-
-
-# Populations with a name
-
-
-def normal(p: int, rho: float = 0.0) -> Callable[[Rng, int], Array]:
-    """Normal columns with a common part, cut at 3."""
-
-    def columns(rng: Rng, n: int) -> Array:
-        own = np.sqrt(1 - rho) * rng.standard_normal((n, p))
-        return np.clip(own + np.sqrt(rho) * rng.standard_normal((n, 1)), -3, 3)
-
-    return columns
-
-
-def uniform(p: int, low: float = -1.0) -> Callable[[Rng, int], Array]:
-    return lambda rng, n: rng.uniform(low, 1, (n, p))
-
-
-def named(
-    name: str,
-    kind: str,
-    columns: Callable[[Rng, int], Array],
-    log_odds: Function,
-    control: Function,
-    effect: Function | float,
-    span: tuple[float, float] | dict[str, tuple[float, float]] = (-3, 3),
-    y: tuple[float, float] = (0, 1),
-    sd: float = 0.1,
-    wide: dict[str, float] | None = None,
-    binary: frozenset[str] = frozenset(),
-) -> Population:
-    """A population with a name and a seed below 0, its outcomes in a bell around their mean."""
-    p = columns(np.random.default_rng(0), 1).shape[1]
-    ranges = span if isinstance(span, dict) else {f"x{j + 1}": span for j in range(p)}
-    one = effect if callable(effect) else lambda x: np.full(len(x), effect)
-    found = Population(
-        -1 - len(PINNED),
-        name,
-        kind,
-        name,
-        columns,
-        log_odds,
-        control,
-        one,
-        bell(sd),
-        {"y": y, **ranges},
-        wide or {},
-        binary,
-    )
-    PINNED[name] = found
-    return found
-
-
-PINNED: dict[str, Population] = {}
-"""By name: after the descriptions of the first populations on which the default was found wanting;
-sizes are of our own."""
-
-
-def _five(x: Array) -> Array:
-    """Log odds with sd 1, a line in five columns."""
-    return x @ [0.7, -0.5, 0.4, 0.3, 0.1]
-
-
-def _line(x: Array) -> Array:
-    return 0.45 + x @ [0.04, -0.02, 0.03, 0.0, 0.03]
-
-
-for _name, _size in (("gentle", 0.03), ("strong", 0.1)):
-    named(
-        f"effect a {_name} U along the score",
-        "effect",
-        normal(5),
-        _five,
-        _line,
-        lambda x, size=_size: 0.02 + size * _five(x) ** 2,
-        y=(-0.5, 2.5),
-    )
-named(
-    "effect among high risks only",
-    "effect",
-    normal(5),
-    _five,
-    _line,
-    lambda x: 0.12 * (_five(x) > 1),
-    y=(-0.2, 1.2),
-)
-for _name, _columns, _curve, _span in (
-    ("product", normal(6), lambda x: 0.8 * x[:, 0] * x[:, 1] + 0.4 * x[:, 2], (-3, 3)),
-    (
-        "steps",
-        uniform(6),
-        lambda x: 1.0 * (x[:, 0] > 0.4) - 0.8 * (x[:, 1] < -0.5) + 0.4 * x[:, 2],
-        (-1, 1),
-    ),
-    ("U", normal(6), lambda x: 0.6 * (x[:, 0] ** 2 - 1) + 0.4 * x[:, 1], (-3, 3)),
-    ("Friedman", uniform(10, 0.0), lambda x: (friedman(x) - 14.4) / 4.9, (0, 1)),
-):
-    named(
-        _name,
-        "bent",
-        _columns,
-        _curve,
-        lambda x, curve=_curve: 0.45 + 0.1 * curve(x) + 0.03 * x[:, 3],
-        0.04,
-        _span,
-        (-0.5, 1.5),
-    )
-named(
-    "exp",
-    "bent",
-    normal(5),
-    lambda x: _five(x) - 0.8,
-    lambda x: 0.3 + 0.05 * np.exp(0.8 * x[:, 0] + 0.6 * x[:, 2]),
-    lambda x: 0.03 * np.exp(0.8 * x[:, 0] + 0.6 * x[:, 2]),
-    y=(-0.2, 5.0),
-)
-_twenty = np.tile([0.3, -0.25, 0.2, 0.1], 5)
-named(
-    "twenty columns, ten in a fifth of their range",
-    "right",
-    normal(20),
-    lambda x: 0.8 * x @ _twenty,
-    lambda x: 0.45 + 0.04 * x @ _twenty[::-1] + 0.02 * x @ _twenty,
-    0.04,
-    y=(-0.1, 1.1),
-    wide={f"x{j}": 5.0 for j in range(1, 11)},
-)
-_types = ["normal", "uniform", "skewed", "counts", "binary"] * 2
-_ten, _spans = mixed(
-    _types,
-    np.linalg.cholesky(0.4 + 0.6 * np.eye(10)),
-    np.tile([10.0, 1.0, 5.0, 1.0, 1.0], 2),
-    np.full(10, 0.3),
-)
-_slopes = 0.3 / np.tile([10.0, 0.29, 4.0, 1.7, 0.48], 2)
-_signs = np.array([1, 1, 1, 1, 1, 1, -1, -1, -1, -1])
-for _name, _times in (("ten mixed columns", 1.0), ("ten mixed columns, ranges four times", 4.0)):
-    named(
-        _name,
-        "right",
-        _ten,
-        lambda x: (x @ (_slopes * _signs) - 1.1) * 0.8,
-        lambda x: 20 + 5 * x @ _slopes,
-        2.0,
-        _spans,
-        (-10.0, 130.0),
-        5.0,
-        dict.fromkeys(["y", *_spans], _times),
-        frozenset({"x5", "x10"}),
-    )
-named(
-    "thirty columns",
-    "right",
-    normal(30, 0.3),
-    lambda x: x[:, :5].sum(axis=1) / 3.35,
-    lambda x: 0.4 + 0.06 * x[:, :5].sum(axis=1) / 3.35 + 0.01 * x[:, -5:].sum(axis=1),
-    lambda x: 0.05 + 0.02 * x[:, 0],
-    y=(-0.3, 1.2),
-    sd=0.08,
-)
-
-
-# Populations made from the bundled data
-
-STUDIES = {
-    "births": ("birthweight", "outcome", "treatment", ["lbweight"]),
-    "earnings": ("lalonde_cps", "earnings_1978", "married", ["treatment"]),
-}
-"""Data, outcome, treatment (that of the smaller group) and columns that are left out."""
-STEEPEST = 3.0
-"""The largest log odds of treatment either way, so that arms overlap."""
-
-
-@cache
-def study(name: str) -> Population:
-    """Rows of the data with replacement; the rest by boosting, residuals of the control arm."""
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-
-    import dpeffects as dpe
-
-    source, outcome, treatment, without = STUDIES[name]
-    frame = dpe.load_data(source).frame.astype(float).drop(columns=without)
-    y, t = frame.pop(outcome).to_numpy(), frame.pop(treatment).to_numpy()
-    t, x = (1 - t if t.mean() > 0.5 else t), frame.to_numpy()
-    settings = {"max_iter": 80, "learning_rate": 0.1, "max_leaf_nodes": 8, "random_state": 1}
-    score = HistGradientBoostingClassifier(**settings).fit(x, t)
-    none, some = (
-        HistGradientBoostingRegressor(**settings).fit(x[t == arm], y[t == arm]) for arm in (0, 1)
-    )
-    left = y[t == 0] - none.predict(x[t == 0])
-    spans = {k: (float(frame[k].min()), float(frame[k].max())) for k in frame}
-    return Population(
-        -100 - list(STUDIES).index(name),
-        name,
-        "bent",
-        f"{name}: rows of {source}, surfaces by boosting",
-        lambda rng, n: x[rng.integers(len(x), size=n)],
-        lambda x: np.clip(score.decision_function(x), -STEEPEST, STEEPEST),
-        none.predict,
-        lambda x: some.predict(x) - none.predict(x),
-        Tail("residuals", lambda rng, n: rng.choice(left - left.mean(), n), np.add),
-        {"y": (float(y.min()), float(y.max())), **spans},
-        binary=frozenset(k for k in frame if set(frame[k]) == {0.0, 1.0}),
-    )
-
-
-def find(name: str) -> Population:
-    """By name: one of `PINNED` or `STUDIES`, or "seed 12"."""
-    if name in STUDIES:
-        return study(name)
-    return PINNED[name] if name in PINNED else population(int(name.removeprefix("seed ")))
