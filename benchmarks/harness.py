@@ -12,19 +12,22 @@ Finished runs are kept in benchmarks/.cache, as long as the code that they depen
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 import math
 import os
 import sys
+import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -177,20 +180,23 @@ def names() -> list[str]:
 
 @cache
 def known() -> dict[str, str]:
-    """The module of each table."""
+    """The module of each table, found without importing it where the names can be read."""
     found = {}
     for file in sorted(HERE.glob("*.py")):
-        text = file.read_text(encoding="utf-8")
-        if "\nTABLE = " in text:
-            found[file.stem] = file.stem
-        elif "\nTABLES = " in text:
-            found |= dict.fromkeys(import_module(file.stem).TABLES, file.stem)
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            match node:
+                case ast.Assign([ast.Name("TABLE")]):
+                    found[file.stem] = file.stem
+                case ast.Assign([ast.Name("TABLES")], ast.Dict(keys)) if all(keys):
+                    found |= {ast.literal_eval(name): file.stem for name in keys}
+                case ast.Assign([ast.Name("TABLES")]):
+                    found |= dict.fromkeys(import_module(file.stem).TABLES, file.stem)
     return found
 
 
 def find(name: str) -> Table:
-    module = import_module(known()[name])
-    return module.TABLE if known()[name] == name else module.TABLES[name]
+    module = import_module(known().get(name, name))
+    return getattr(module, "TABLES", {}).get(name) or module.TABLE
 
 
 class Kept:
@@ -226,16 +232,35 @@ class Kept:
 
 
 def chunk(name: str, part: int, cell: Cell, runs: list[int]) -> tuple[Any, ...]:
-    """Make some runs of a cell, in a worker; each with its seconds, and what it imported."""
+    """Make some runs of a cell, in a worker; each with its seconds, and what it imported.
+
+    A run that fails is not kept, so that it is made again; what it said is told.
+    """
     warnings.simplefilter("ignore")
-    asked, found = find(name).parts[part], []
+    asked, found, failed = find(name).parts[part], [], ""
     for run in runs:
-        start = time.process_time()
-        rows = asked.run(run, noise_seed(name, asked, cell, run), **without(cell, "runs"))
+        start = seconds()
+        try:
+            rows = asked.run(run, noise_seed(name, asked, cell, run), **without(cell, "runs"))
+        except Exception:
+            failed = f"{name}, {key(cell)}, run {run}:\n{traceback.format_exc()}"
+            continue
         rows = [dict(x) for x in (rows if isinstance(rows, list) else [rows])]
-        found.append((run, round(time.process_time() - start, 3), rows))
+        found.append((run, round(seconds() - start, 3), rows))
     files = report.imported("dpeffects/", "benchmarks/", "tests/")
-    return part, key(cell), found, {x for x in (*files, *APART) if Path(x).name not in OWN}
+    files = {x for x in (*files, *APART) if Path(x).name not in OWN}
+    return (part, key(cell), found, files), failed
+
+
+def seconds() -> float:
+    """Of processors, for this process and those that it waited for."""
+    return sum(os.times()[:4])
+
+
+def follow() -> None:
+    """End with the process that started this one."""
+    parent = parent_process()
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def apart(function: Callable[..., Any], *given: Any) -> Any:
@@ -280,36 +305,51 @@ def left(parts: Sequence[Part], kept: Kept) -> Iterator[tuple[int, Cell, list[in
 
 
 def with_runs(part: Part, runs: int) -> Part:
+    """A part with more runs, or fewer, if it says how many it has."""
     cells = [{**cell, "runs": runs} if "runs" in cell else cell for cell in part.cells]
-    return replace(part, runs=runs, cells=cells)
+    return replace(part, runs=runs if part.runs > 1 else 1, cells=cells)
 
 
 def measure(
     name: str, parts: Sequence[Part], kept: Kept, workers: int, minutes: float, alone: bool
-) -> bool:
-    """Make the runs that are missing, and return whether the time was enough."""
-    end = time.monotonic() + 60.0 * minutes
+) -> tuple[bool, int]:
+    """Make the runs that are missing; return whether time was enough, and how many failed."""
+    tasks = list(left(parts, kept))
+    start, last, made, failed = time.monotonic(), 0.0, 0, 0
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    for (found, error), now in done(name, tasks, workers, start + 60.0 * minutes, alone):
+        kept.add(*found)
+        made, failed = made + 1, failed + bool(error)
+        if error:
+            print(error, file=sys.stderr, flush=True)
+        if now - last > 30.0:
+            past = (now - start) / 60.0
+            rest = min(past / made * (len(tasks) - made), max(minutes - past, 0.0))
+            print(f"{name}: {made} of {len(tasks)} parts, {rest:.0f} minutes left", flush=True)
+            last = now
+    return made == len(tasks), failed
+
+
+def done(
+    name: str, tasks: list[Any], workers: int, end: float, alone: bool
+) -> Iterator[tuple[Any, float]]:
+    """What came of tasks, until the time is over, and when it was."""
     if workers == 0:
-        for task in left(parts, kept):
-            if time.monotonic() > end:
-                return False
-            kept.add(*chunk(name, *task))
-        return True
+        for task in tasks:
+            if (now := time.monotonic()) > end:
+                return
+            yield chunk(name, *task), now
+        return
     flying: set[Future[Any]] = set()
     workers, most = (1, 1) if alone else (workers, None)
-    context = get_context("spawn")
-    with ProcessPoolExecutor(workers, context, max_tasks_per_child=most) as pool:
-        for task in itertools.chain(left(parts, kept), [None]):
-            late = time.monotonic() > end
-            while flying and (task is None or late or len(flying) > workers):
-                done, flying = wait(flying, return_when=FIRST_COMPLETED)
-                for found in done:
-                    kept.add(*found.result())
-            if task is None or late:
-                return task is None
-            flying.add(pool.submit(chunk, name, *task))
-    return True
+    how = {"max_tasks_per_child": most, "initializer": follow}
+    with ProcessPoolExecutor(workers, get_context("spawn"), **how) as pool:
+        for task in [*tasks, None]:
+            while flying and (task is None or len(flying) > workers):
+                ready, flying = wait(flying, return_when=FIRST_COMPLETED)
+                yield from ((found.result(), time.monotonic()) for found in ready)
+            if task is not None and time.monotonic() < end:
+                flying.add(pool.submit(chunk, name, *task))
 
 
 def rows(parts: Sequence[Part], kept: Kept) -> tuple[list[pd.DataFrame], str]:
@@ -339,17 +379,21 @@ def span(counts: Iterable[int]) -> str:
 
 
 def pages(table: Table, made: list[pd.DataFrame]) -> tuple[dict[str, pd.DataFrame], str]:
-    """Tables of a page by their headings, promises first, and the notes below."""
-    titles = [part.title for part in table.parts]
-    tables = table.page(*made) if table.page else dict(zip(titles, made, strict=True))
+    """Tables of a page by their headings, promises first, and the notes below.
+
+    Where a part has no row yet, the others are shown as they are.
+    """
+    tables = dict(zip([part.title for part in table.parts], made, strict=True))
+    if not all(map(len, made)):
+        return {x: frame for x, frame in tables.items() if len(frame)}, ""
+    tables = table.page(*made) if table.page else tables
     notes = table.notes(*made) if callable(table.notes) else table.notes
     if table.bars:
         bars = table.bars(*made)
         held = [
-            (b.promise, b.measured, f"{len(b.misses)} miss" if b.misses else "yes") for b in bars
+            (x.promise, x.measured, f"{len(x.misses)} miss" * bool(x.misses) or "yes") for x in bars
         ]
-        names = ["promise", "measured", "held"]
-        tables = {"Promises": pd.DataFrame(held, columns=names), **tables}
+        tables = {"Promises": pd.DataFrame(held, columns=["promise", "measured", "held"]), **tables}
         if misses := [line for bar in bars for line in bar.misses]:
             notes = "Cells that miss a bar:\n\n- " + "\n- ".join(misses) + f"\n\n{notes}"
     return {x: frame for x, frame in tables.items() if len(frame)}, notes
@@ -364,38 +408,39 @@ def evidence(
     folder: Path = report.RESULTS,
     cache: Path = CACHE,
 ) -> bool:
-    """Make a page, and return whether there was time for all of its runs.
+    """Make a page, and return whether all of its runs were made.
 
     A small one has few cells with two runs each, and is kept nowhere but in ``folder``.
     """
-    table = find(name)
-    parts = list(table.parts)
+    table, kept = find(name), Kept(name, cache)
+    parts, minutes = table.parts, minutes or table.minutes
     if small:
         parts = [replace(x, cells=x.small or x.cells[:2]) for x in parts]
     if most := runs or 2 * small:
-        parts = [with_runs(x, most) if x.runs > 1 else x for x in parts]
-    kept = Kept(name, cache)
-    done = measure(name, parts, kept, workers, minutes or table.minutes, table.alone)
+        parts = [with_runs(x, most) for x in parts]
+    in_time, failed = measure(name, parts, kept, workers, minutes, table.alone)
     made, said = rows(parts, kept)
-    if not all(map(len, made)):
-        print(f"{name}: the time was too short for every part, and its page is as it was.")
+    if not any(map(len, made)):
+        print(f"{name}: there is no run, and its page is as it was.")
         return False
     for part, frame in zip(parts, made, strict=True):
-        if part.csv:
+        if part.csv and len(frame):
             frame.to_csv(folder / f"{part.csv}.csv", index=False, float_format="%.6g")
-    lead = f"**Stopped after {minutes or table.minutes:g} minutes.** {said}" if not done else said
+    lead = [f"**Stopped after {minutes:g} minutes.**"] * (not in_time)
+    lead = [" ".join([*lead, *[f"**{failed} parts failed.**"] * bool(failed), said])]
     tables, notes = pages(table, made)
-    report.save(
+    page = report.save(
         name,
         table.title,
         tables,
         notes,
         folder,
-        "\n\n".join(x for x in (lead, table.lead) if x),
+        "\n\n".join(x for x in (*lead, table.lead) if x),
         f"make evidence TABLE={name}" + (f" RUNS={runs}" if runs else ""),
         [x for x in kept.files if x.startswith("dpeffects/")],
         kept.seconds,
     )
-    if table.after and folder == report.RESULTS:
+    print(page if small else f"{name}: {folder / name}.md, {said or 'one run a cell.'}", flush=True)
+    if table.after and folder == report.RESULTS and all(map(len, made)):
         table.after(tables, *made)
-    return done
+    return in_time and not failed
