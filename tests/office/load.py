@@ -1,8 +1,5 @@
 """An office under load, and one whose processes are killed: what is lost, drawn twice, overspent.
 
-    python benchmarks/office.py          # 50 people for 10 minutes, twice; 500 kills: 45 minutes
-    python benchmarks/office.py --small  # 40 seconds each, and 40 kills: 6 minutes; keeps no table
-
 Offices of 2,000 made-up records are started by their command, and people ask over HTTP, five in a
 project. Half of the questions are those that a colleague has just sent. A digest of every result
 that anybody sees is kept, and compared with the ledger in the end. Killed are, at random moments,
@@ -37,20 +34,17 @@ import numpy as np
 import pandas as pd
 import sqlalchemy as sql
 from argon2 import PasswordHasher
-from report import save
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from dpeffects.errors import DPEffectsError
+from dpeffects.services.gate.trial_runs import TOO_LARGE
+from dpeffects.services.office import accounts
+from dpeffects.services.office.answering import DIED
+from dpeffects.services.office.database import ACCOUNTS, PROJECTS, REQUESTS, Database
+from dpeffects.services.office.desk import Desk
+from dpeffects.services.office.office_folder import OfficeSettings, make_folder
+from tests.privacy.conftest import Server, binaries
 
-from dpeffects.errors import DPEffectsError  # noqa: E402
-from dpeffects.services.gate.trial_runs import TOO_LARGE  # noqa: E402
-from dpeffects.services.office import accounts  # noqa: E402
-from dpeffects.services.office.answering import DIED  # noqa: E402
-from dpeffects.services.office.database import ACCOUNTS, PROJECTS, REQUESTS, Database  # noqa: E402
-from dpeffects.services.office.desk import Desk  # noqa: E402
-from dpeffects.services.office.office_folder import OfficeSettings, make_folder  # noqa: E402
-from tests.privacy.conftest import Server, binaries  # noqa: E402
-
+ROOT = Path(__file__).resolve().parents[2]
 CODEBOOK = "y = {range = [0, 1]}\nt = {levels = [0, 1]}\nx = {range = [0, 10]}\n"
 PASSWORD, FORM = "a password of the benchmark", re.compile(r'name="form" value="([^"]+)"')
 DATASET = "/api/datasets/registry"
@@ -378,77 +372,34 @@ async def run(office: Office, seconds: float, kills: int, pace: float) -> dict[s
     keeper.cancel()
     office.process.send_signal(signal.SIGTERM)
     office.process.wait(120)
-    lost = {
-        "people without an answer": len(stuck) + len(errors),
-        **dict.fromkeys(map(repr, errors)),
-    }
+    lost = {"people without an answer": len(stuck) + len(errors)}
+    lost |= {"errors": "; ".join(map(repr, errors))} if errors else {}
     return {**office.found(), **lost, "killed": sum(killed.values()), **killed}
 
 
 @contextlib.contextmanager
-def offices(stores: list[str], people: int, workers: int, **most: float) -> Iterator[list[Office]]:
-    """Offices, each on PostgreSQL with a cluster of its own."""
+def opened(store: str, people: int, workers: int, **most: float) -> Iterator[Office]:
+    """An office, on PostgreSQL with a cluster of its own."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as last:
-        made = []
-        for k, store in enumerate(stores):
-            server = Server(binaries()) if store == "PostgreSQL" else None
-            last.callback(server.remove if server else int)
-            made.append(Office(Path(folder) / str(k), server, people, workers, **most))
-            last.callback(made[-1].database.close)
+        server = Server(binaries()) if store == "PostgreSQL" else None
+        last.callback(server.remove if server else int)
+        office = Office(Path(folder) / "here", server, people, workers, **most)
+        last.callback(office.database.close)
         try:
-            yield made
+            yield office
         finally:
-            for office in made:
-                if office.process is not None and office.process.poll() is None:
-                    office.process.kill()
+            if office.process is not None and office.process.poll() is None:
+                office.process.kill()
 
 
-async def together(made: list[Office], *how: Any) -> list[dict[str, Any]]:
-    return await asyncio.gather(*(run(office, *how) for office in made))
+def under_load(store: str, people: int, seconds: float) -> tuple[Office, dict[str, Any]]:
+    """Let people ask for some seconds."""
+    with opened(store, people, 3, total=1000.0, cap=float(EACH) * seconds / 15) as office:
+        return office, asyncio.run(run(office, seconds, 0, 0.0))
 
 
-def times(office: Office, store: str) -> list[dict[str, Any]]:
-    rows = {"of these, cheap": [y for x in CHEAP for y in office.times[x]], **office.times}
-    found = []
-    for kind, x in ((kind, x) for kind, x in rows.items() if x):
-        half, most = np.quantile(x, [0.5, 0.95]).round(2)
-        row = {"store": store, "what": kind, "number": len(x), "median, s": half, "p95, s": most}
-        found.append(row | {"longest, s": round(max(x), 2)})
-    return found
-
-
-def main() -> None:
-    small = "--small" in sys.argv
-    seconds, kills = (40.0, 40) if small else (600.0, 500)
-    columns, rows, starts = {}, [], []
-    for store in ("SQLite", "PostgreSQL"):
-        with offices([store], 50, 3, total=1000.0, cap=float(EACH) * seconds / 15) as made:
-            (columns[f"50 people, {store}"],) = asyncio.run(together(made, seconds, 0, 0.0))
-            rows += times(made[0], store)
-            bad = sum(n for code, n in made[0].codes.items() if not 0 < code < 500)
-            columns[f"50 people, {store}"]["answers without sense, or none"] = bad
-    stores = ["SQLite", "PostgreSQL"] * 2
-    most = {"total": float(EACH) * kills / 4, "cap": float(EACH) * kills / 10}
-    with offices(stores, 10, 1, **most) as made:
-        found = asyncio.run(together(made, 0.0, kills // 4, 5.0))
-        columns |= {
-            f"kills, {x} {k // 2 + 1}": y
-            for k, (x, y) in enumerate(zip(stores, found, strict=True))
-        }
-        starts = [x for office in made for x in office.starts]
-    became = pd.DataFrame(columns).fillna("").astype(str).reset_index(names="")
-    notes = (
-        "The bars: 95 % of cheap requests are answered within 2 s; nothing is lost, drawn twice, "
-        "seen and not paid, overspent or told other than spent; the server always answers, where "
-        f"nothing is killed. {len(starts)} starts, of four servers at a time, took "
-        f"{np.median(starts):.1f} s at the median and {max(starts):.1f} s at most."
-    )
-    tables = {"Time to an answer": pd.DataFrame(rows), "What became of requests": became}
-    if not small:
-        save("office", "An office under load, and with processes killed", tables, notes)
-    else:
-        print(*(x.to_string() for x in tables.values()), notes, sep="\n\n")
-
-
-if __name__ == "__main__":
-    main()
+def with_kills(store: str, kills: int) -> tuple[Office, dict[str, Any]]:
+    """Let ten people ask until so much was killed."""
+    most = {"total": float(EACH) * kills, "cap": float(EACH) * kills / 2.5}
+    with opened(store, 10, 1, **most) as office:
+        return office, asyncio.run(run(office, 0.0, kills, 2.0))
