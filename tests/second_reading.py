@@ -8,7 +8,7 @@ under it, and whether the reading is *plain*: one that the text allows. A readin
 
 The usual files of IHDP, ACIC, Lalonde and STAR are not part of the project. Their folder is given:
 
-    python benchmarks/second_reading.py --files FOLDER [000 001 003 004]
+    python -m tests.second_reading --files FOLDER [000 001 003 004]
 
 with ``ihdp_npci_1-50.npz``, ``lalonde_nsw_original.csv``, ``acic2016_sim1.csv`` and
 ``star_10331.csv``. A quarter of an hour on one core.
@@ -27,13 +27,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from report import save
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr
 from sklearn.ensemble import RandomForestRegressor
 
 import dpeffects as dpe
-from dpeffects.replication.papers import verdicts
 
 OUT = Path(__file__).resolve().parents[1] / "data" / "papers"
 COLUMNS = ["claim", "item", "reading", "found", "plain", "holds", "cases"]
@@ -1417,32 +1415,17 @@ PAPERS = {
 }
 
 
-def page():
-    """Write benchmarks/results/second_reading.md from the tables on file."""
-    sys.argv[1:] = ["--files", "FOLDER"]
-    frames = {p: pd.read_csv(OUT / f"{p}_readings.csv", comment="#", dtype=str) for p in PAPERS}
-    tables = {f"Paper {paper}": frame.fillna("") for paper, frame in frames.items()}
-    rows = verdicts().rows
-    now = sum(r.verdict == "comes back" for r in rows)
-    again = sum("Read again" in r.measured for r in rows)
-    lead = f"{sum(map(len, frames.values()))} readings. Of {len(rows)} statements {now - again} "
-    lead += f"came back at first, and {again} more by one of these; see docs/replication.md. "
-    lead += "*plain*: the text allows the reading; *holds*: the statement does under it."
-    save("second_reading", "Statements of the papers, read a second time", tables, lead=lead)
-
-
 def main():
-    """Make the tables of some papers, or of all, and the page; the page alone without files."""
+    """Make the tables of some papers, or of all."""
     asked = [word for word in sys.argv[1:] if word in PAPERS] or list(PAPERS)
-    for paper in asked if "--files" in sys.argv else ():
+    for paper in asked:
         for make in PAPERS[paper]:
             make()
-        command = "python benchmarks/second_reading.py --files FOLDER"
+        command = "python -m tests.second_reading --files FOLDER"
         where = f"{platform.machine()}, {os.cpu_count()} cores"
         head = f"# {datetime.date.today().isoformat()}; {where}; {command}\n"
         text = pd.DataFrame(ROWS[paper]).to_csv(index=False, lineterminator="\n")
         (OUT / f"{paper}_readings.csv").write_text(head + text, encoding="utf-8")
-    page()
 
 
 if __name__ == "__main__":
