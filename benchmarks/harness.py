@@ -156,6 +156,17 @@ def first(name: str) -> Summary:
     return lambda runs: runs[name].iloc[0]
 
 
+def together(runs: pd.DataFrame) -> Row:
+    """Counts of all runs added up, medians of times, words that there are."""
+    row = {}
+    for name, values in runs.items():
+        if values.dtype == object:
+            row[name] = ", ".join(sorted(set(values.dropna().astype(str))))
+        else:
+            row[name] = rounded(values.median() if name.endswith(", s") else values.sum(), 12)
+    return row
+
+
 def rms(values: Any) -> float:
     return float(np.sqrt(np.mean(np.square(np.asarray(values, float)))))
 

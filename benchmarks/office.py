@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from faults import CELLS, COUNTED, cases, ends
-from harness import Bar, Part, Table, grid, rounded
+from harness import Bar, Part, Table, grid, together
 
 from tests.office.load import CHEAP, under_load, with_kills
 from tests.office.replayed import PAIRS, kinds, replayed
@@ -24,7 +24,8 @@ def load(people: int, noise: int, store: str, persons: int, seconds: int):
     times = {"cheap requests": [y for x in CHEAP for y in office.times[x]], **office.times}
     for what in ("cheap requests", "page", "plan", "question, until its answer"):
         half, most = np.quantile(times[what] or [0.0], [0.5, 0.95])
-        became |= {what: len(times[what]), f"{what}: median, s": half, f"{what}: p95, s": most}
+        became |= {what: len(times[what]), f"{what}: median, s": round(half, 2)}
+        became |= {f"{what}: p95, s": round(most, 2)}
     bad = sum(n for code, n in office.codes.items() if not 0 < code < 500)
     return became | {"answers without sense, or none": bad}
 
@@ -32,17 +33,6 @@ def load(people: int, noise: int, store: str, persons: int, seconds: int):
 def killed(people: int, noise: int, store: str, kills: int):
     office, became = with_kills(store, kills)
     return became | {"starts": len(office.starts), "a start: median, s": np.median(office.starts)}
-
-
-def together(runs: pd.DataFrame) -> dict:
-    """Counts of all runs together, and medians of times."""
-    row = {}
-    for name, values in runs.items():
-        if values.dtype == object:
-            row[name] = ", ".join(sorted(set(values.dropna().astype(str))))
-        else:
-            row[name] = rounded(values.median() if name.endswith(", s") else values.sum())
-    return row
 
 
 def page(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
