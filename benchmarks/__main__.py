@@ -44,6 +44,9 @@ def main() -> int:
             print(f"{name}: at most {left[name]:g} minutes, {rest}", flush=True)
             try:
                 made = evidence(name, given.runs, given.minutes, folder=folder, **more)
+            except KeyboardInterrupt:
+                print("Stopped. The same command goes on.")
+                return 130
             except Exception:
                 made = traceback.print_exc()
             if not made:

@@ -24,6 +24,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -325,42 +326,45 @@ def measure(
     name: str, parts: Sequence[Part], kept: Kept, workers: int, minutes: float, alone: bool
 ) -> tuple[bool, int]:
     """Make the runs that are missing; return whether time was enough, and how many failed."""
-    tasks = list(left(parts, kept))
-    start, last, made, failed = time.monotonic(), 0.0, 0, 0
-    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    for (found, error), now in done(name, tasks, workers, start + 60.0 * minutes, alone):
-        kept.add(*found)
-        made, failed = made + 1, failed + bool(error)
-        if error:
-            print(error, file=sys.stderr, flush=True)
-        if now - last > 30.0:
-            past = (now - start) / 60.0
-            rest = min(past / made * (len(tasks) - made), max(minutes - past, 0.0))
-            print(f"{name}: {made} of {len(tasks)} parts, {rest:.0f} minutes left", flush=True)
-            last = now
-    return made == len(tasks), failed
-
-
-def done(
-    name: str, tasks: list[Any], workers: int, end: float, alone: bool
-) -> Iterator[tuple[Any, float]]:
-    """What came of tasks, until the time is over, and when it was."""
-    if workers == 0:
-        for task in tasks:
-            if (now := time.monotonic()) > end:
-                return
-            yield chunk(name, *task), now
-        return
+    tasks, failed = list(left(parts, kept)), 0
     flying: set[Future[Any]] = set()
-    workers, most = (1, 1) if alone else (workers, None)
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    start = told = time.monotonic()
+    with started(min(workers, 1) if alone else workers, 1 if alone else None) as submit:
+        for k, task in enumerate([*tasks, None]):
+            now = time.monotonic()
+            late = now > start + 60.0 * minutes
+            while flying and (task is None or late or len(flying) > workers):
+                ready, flying = wait(flying, return_when=FIRST_COMPLETED)
+                for found, error in (x.result() for x in ready):
+                    kept.add(*found)
+                    failed += bool(error)
+                    print(error, end="", file=sys.stderr, flush=True)
+            if task is None or late:
+                break
+            if now - told > 30.0:
+                past, told = (now - start) / 60.0, now
+                rest = min(past / k * (len(tasks) - k), minutes - past)
+                print(f"{name}: {k} of {len(tasks)}, about {rest:.0f} minutes left", flush=True)
+            flying.add(submit(chunk, name, *task))
+    return task is None, failed
+
+
+@contextmanager
+def started(workers: int, most: int | None) -> Iterator[Callable[..., Future[Any]]]:
+    """Workers that make so many tasks each; without any, a task is made at once."""
+
+    def at_once(function: Callable[..., Any], *given: Any) -> Future[Any]:
+        made: Future[Any] = Future()
+        made.set_result(function(*given))
+        return made
+
+    if workers == 0:
+        yield at_once
+        return
     how = {"max_tasks_per_child": most, "initializer": follow}
     with ProcessPoolExecutor(workers, get_context("spawn"), **how) as pool:
-        for task in [*tasks, None]:
-            while flying and (task is None or len(flying) > workers):
-                ready, flying = wait(flying, return_when=FIRST_COMPLETED)
-                yield from ((found.result(), time.monotonic()) for found in ready)
-            if task is not None and time.monotonic() < end:
-                flying.add(pool.submit(chunk, name, *task))
+        yield pool.submit
 
 
 def rows(parts: Sequence[Part], kept: Kept) -> tuple[list[pd.DataFrame], str]:
@@ -375,39 +379,34 @@ def rows(parts: Sequence[Part], kept: Kept) -> tuple[list[pd.DataFrame], str]:
             counts.append((len(runs), most))
             if any(runs):
                 about = cell | {"runs": len(runs)} if "runs" in cell else cell
-                found += part.rows(about, pd.DataFrame([row for rows in runs for row in rows]))
+                found += part.rows(about, pd.DataFrame(itertools.chain(*runs)))
         made.append(pd.DataFrame(found))
-        if any(asked > 1 for _, asked in counts) or any(n < asked for n, asked in counts):
-            said.append(f"{part.title or 'all'}: {span(n for n, _ in counts)}")
-            if any(n < asked for n, asked in counts):
-                said[-1] += f" of {span(asked for _, asked in counts)}"
+        have, asked = map(span, zip(*counts, strict=True))
+        if have != asked or asked != "1":
+            asked = f" of {asked}" if have != asked else ""
+            said.append(f"{part.title or 'all'}: {have}{asked}")
     return made, f"Runs a cell: {'; '.join(said)}." if said else ""
 
 
 def span(counts: Iterable[int]) -> str:
-    found = sorted(counts)
-    return f"{found[0]}" if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
+    ends = sorted({min(counts := list(counts)), max(counts)})
+    return " to ".join(map(str, ends))
 
 
 def pages(table: Table, made: list[pd.DataFrame]) -> tuple[dict[str, pd.DataFrame], str]:
-    """Tables of a page by their headings, promises first, and the notes below.
-
-    Where a part has no row yet, the others are shown as they are.
-    """
-    tables = dict(zip([part.title for part in table.parts], made, strict=True))
-    if not all(map(len, made)):
-        return {x: frame for x, frame in tables.items() if len(frame)}, ""
-    tables = table.page(*made) if table.page else tables
+    """Tables of a page by their headings, promises first, and the notes below."""
+    titles = [part.title for part in table.parts]
+    tables = table.page(*made) if table.page else dict(zip(titles, made, strict=True))
     notes = table.notes(*made) if callable(table.notes) else table.notes
     if table.bars:
         bars = table.bars(*made)
         held = [
-            (x.promise, x.measured, f"{len(x.misses)} miss" * bool(x.misses) or "yes") for x in bars
+            (x.promise, x.measured, f"{len(x.misses)} miss" if x.misses else "yes") for x in bars
         ]
         tables = {"Promises": pd.DataFrame(held, columns=["promise", "measured", "held"]), **tables}
         if misses := [line for bar in bars for line in bar.misses]:
             notes = "Cells that miss a bar:\n\n- " + "\n- ".join(misses) + f"\n\n{notes}"
-    return {x: frame for x, frame in tables.items() if len(frame)}, notes
+    return tables, notes
 
 
 def evidence(
@@ -439,11 +438,16 @@ def evidence(
             frame.to_csv(folder / f"{part.csv}.csv", index=False, float_format="%.6g")
     lead = [f"**Stopped after {minutes:g} minutes.**"] * (not in_time)
     lead = [" ".join([*lead, *[f"**{failed} parts failed.**"] * bool(failed), said])]
-    tables, notes = pages(table, made)
+    try:
+        tables, notes = pages(table, made)
+    except Exception:  # of a page that needs what is missing
+        if in_time and not failed:
+            raise
+        tables, notes = {x.title: frame for x, frame in zip(parts, made, strict=True)}, ""
     page = report.save(
         name,
         table.title,
-        tables,
+        {x: frame for x, frame in tables.items() if len(frame)},
         notes,
         folder,
         "\n\n".join(x for x in (*lead, table.lead) if x),

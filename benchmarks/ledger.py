@@ -10,15 +10,9 @@ one that is made for this, where PostgreSQL is installed.
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import os
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from json import loads
 from pathlib import Path
 
@@ -26,16 +20,8 @@ import pandas as pd
 from harness import Part, Table, grid, together
 from report import ROOT
 
-from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
-from dpeffects.ledgers.transaction import Transaction
-from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.ledger import Terms
-from dpeffects.services.gate.store import Price, Store
 from tests.damage import count
-from tests.killing import a_charge
-from tests.privacy.conftest import Server, binaries
-
-TERMS = Terms("record")
+from tests.ledger_times import timed
 
 
 def killed(people: int, noise: int, work: str, budget: str, kills: int):
@@ -52,60 +38,8 @@ def damaged(people: int, noise: int, files: int):
         return count(Path(folder) / "damage.db", files, noise)
 
 
-def fill(ledger: DurableLedger, requests: int, calls: int) -> None:
-    """Add requests with replies, and calls that never end, in one transaction."""
-    with ledger._store.session(write=True) as session:
-        book = Transaction(session)
-        for number in range(requests):
-            price = {"epsilon": 1e-3, "delta": 0.0, "terms": TERMS}
-            body = {"request": f"q{number}", "question": "hash", **price}
-            state = ledger.agreement.pay(book.state("x"), Budget(1e-3), TERMS)
-            to = book.add("request", "x", body, state).number
-            body = {"request": f"q{number}", "to": to, "reply": {"value": number}}
-            book.add("reply", "x", body, state)
-        for _ in range(calls):
-            state, hold = ledger.agreement.reserve(book.state("x"), Budget(1e-3), TERMS)
-            body = {"epsilon": 1e-3, "delta": 0.0, "terms": TERMS, "about": {"process": "dead:0"}}
-            book.add("reserve", "x", body, state, hold)
-
-
-def median_of(act: Callable[[], object], times: int) -> float:
-    taken = []
-    for _ in range(times):
-        start = time.perf_counter()
-        act()
-        taken.append(1e3 * (time.perf_counter() - start))
-    return round(statistics.median(taken), 2)
-
-
-def timed(people: int, noise: int, ledger: str, requests: int, calls: int, times: int):
-    """Medians in ms, in a file or on a server, with this much in the ledger."""
-    with contextlib.ExitStack() as last:
-        folder = last.enter_context(tempfile.TemporaryDirectory(dir=ROOT))
-        address, anchor = f"{folder}/a.db", f"{folder}/a.anchor" if "anchor" in ledger else None
-        if "server" in ledger:
-            if not (programs := binaries()):
-                return {"": "no PostgreSQL here"}
-            server = Server(programs)
-            last.callback(server.remove)
-            address = server.url(server.schema())
-        book = create_ledger(address, "x", epsilon=1e6, anchor=anchor)
-        fill(book, requests, calls)
-        store, number = Store(address, 1e6), itertools.count()
-        room = book.reserve(Budget(10.0), TERMS, {})
-        plain = last.enter_context(open(f"{folder}/plain", "wb", buffering=0))
-        acts = {
-            "open": lambda: open_ledger(address),
-            "charge in a call": lambda: room.charge(a_charge("a", 1e-3), TERMS),
-            "charge by itself": lambda: book.charge(a_charge("a", 1e-3), TERMS),
-            "find a new request": lambda: store.find("new", "hash"),
-            "pay for a request": lambda: store.reserve(f"n{next(number)}", "hash", Price(1e-3)),
-            "one fsync": lambda: (plain.write(b"x" * 4096), os.fsync(plain.fileno())),
-        }
-        found = {f"{name}, ms": median_of(act, times) for name, act in acts.items()}
-        found["verify, ms"] = median_of(book.verify, 1)
-        newest = book.entries()[-1]
-    return found | {"bytes of an entry": sum(len(str(x)) for x in newest.values().values())}
+def taken(people: int, noise: int, **cell):
+    return timed(**cell)
 
 
 def page(kills: pd.DataFrame, files: pd.DataFrame, times: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -130,9 +64,15 @@ KILLS = grid(work=("calls", "anchored", "site"), budget=("ample", "runs out"), k
 TABLE = Table(
     "Durable ledgers",
     (
-        Part("Kills", KILLS, killed, together, small=[KILLS[0] | {"kills": 8}]),
+        Part(
+            "Kills",
+            KILLS,
+            killed,
+            together,
+            small=[{"work": "calls", "budget": "ample", "kills": 8}],
+        ),
         Part("Damage", grid(files=[300]), damaged, small=grid(files=[20])),
-        Part("Times", TIMES, timed, small=[x | {"times": 5} for x in TIMES[:2]]),
+        Part("Times", TIMES, taken, small=[x | {"times": 5} for x in TIMES[:2]]),
     ),
     "The bars: zero over-release, zero lost charges, nothing drawn twice, nothing released "
     "beyond the anchor (it counts as failed to open), the ledger opens every time; of damaged "
