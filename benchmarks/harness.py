@@ -164,7 +164,7 @@ def together(runs: pd.DataFrame) -> Row:
         if values.dtype == object:
             row[name] = ", ".join(sorted(set(values.dropna().astype(str))))
         else:
-            row[name] = rounded(values.median() if name.endswith(", s") else values.sum(), 12)
+            row[name] = rounded(values.median()) if name.endswith(", s") else values.sum()
     return row
 
 
@@ -195,20 +195,20 @@ def known() -> dict[str, str]:
     """The module of each table, found without importing it where the names can be read."""
     found = {}
     for file in sorted(HERE.glob("*.py")):
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
-            match node:
-                case ast.Assign([ast.Name("TABLE")]):
-                    found[file.stem] = file.stem
-                case ast.Assign([ast.Name("TABLES")], ast.Dict(keys)) if all(keys):
-                    found |= {ast.literal_eval(name): file.stem for name in keys}
-                case ast.Assign([ast.Name("TABLES")]):
-                    found |= dict.fromkeys(import_module(file.stem).TABLES, file.stem)
+        assigned = [x for x in ast.parse(file.read_text("utf-8")).body if isinstance(x, ast.Assign)]
+        made = {ast.unparse(x.targets[0]): x.value for x in assigned}
+        if "TABLE" in made:
+            found[file.stem] = file.stem
+        elif "TABLES" in made:
+            written = isinstance(made["TABLES"], ast.Dict) and all(made["TABLES"].keys)
+            of = made["TABLES"].keys if written else import_module(file.stem).TABLES
+            found |= {ast.literal_eval(x) if written else x: file.stem for x in of}
     return found
 
 
 def find(name: str) -> Table:
     module = import_module(known().get(name, name))
-    return getattr(module, "TABLES", {}).get(name) or module.TABLE
+    return module.TABLE if hasattr(module, "TABLE") else module.TABLES[name]
 
 
 class Kept:
