@@ -57,7 +57,7 @@ def replays(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 KINDS = {"formulas": (FORMULAS, 50), "frames with options": (FRAMES, 50)}
 KINDS |= {"requests": (REQUESTS, 250), "sign-ins, sessions and tokens": (ENTRANCES, 250)}
-FEW = {"formulas": 40, "frames with options": 20}
+FEW = {"formulas": 30, "frames with options": 16}
 CELLS = [{"kind": x, "runs": FEW.get(x, all // some)} for x, (all, some) in KINDS.items()]
 
 SMALL = [{"kind": x} for x in KINDS]
@@ -113,26 +113,26 @@ def score(found: pd.DataFrame) -> str:
 TABLES = {
     "replay": Table(
         f"Replay on neighbours: {len(CALLS)} calls, {len(PAIRS)} pairs, {len(WAYS)} ways",
-        (Part("", grid(call=CALLS), replay, runs=12, by=("pair", "way")),),
+        (Part("", grid(call=CALLS), replay, runs=9, by=("pair", "way")),),
         f"Of the {len(EVERY)} replays of a call, a random part; `RUNS={len(EVERY)}` makes all. "
         "A refusal before the first charge goes to the person who holds the data (an empty arm, a "
         "range that is too narrow, a release that needs rows in memory). A ratio of 1 says that a "
         "pair attains a declared sensitivity. In these pairs the value of one record decides on "
         "the type that pandas gives its column: " + "; ".join(TYPES) + ".",
         page=replays,
-        minutes=6,
+        minutes=4,
     ),
     "fuzz": Table(
         "Calls that nobody would write",
         (Part("", CELLS[:2], cases, COUNTED, small=SMALL[:2], by=("end",), chunk=1),),
         page=ends,
-        minutes=4,
+        minutes=2.5,
     ),
     "mutants": Table(
         "Small faults that `make test` finds",
-        (Part("", MUTANTS[1:], mutant, runs=20, small=MUTANTS[:1], by=("mutant",), chunk=1),),
+        (Part("", MUTANTS[1:], mutant, runs=16, small=MUTANTS[:1], by=("mutant",), chunk=1),),
         score,
         page=killed,
-        minutes=5,
+        minutes=6,
     ),
 }

@@ -70,5 +70,5 @@ TABLE = Table(
         ),
     ),
     bars=bars,
-    minutes=2,
+    minutes=1.5,
 )

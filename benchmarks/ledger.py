@@ -60,7 +60,7 @@ def page(kills: pd.DataFrame, files: pd.DataFrame, times: pd.DataFrame) -> dict[
 WHERE = ("file", "file, anchor in a file", "server, same machine")
 TIMES = [*grid(ledger=WHERE, requests=[0], calls=[0], times=[50])]
 TIMES += grid(ledger=WHERE, requests=[5000], calls=[500], times=[50])
-KILLS = grid(work=("calls", "anchored", "site"), budget=("ample", "runs out"), kills=[16], runs=[1])
+KILLS = grid(work=("calls", "anchored", "site"), budget=("ample", "runs out"), kills=[12], runs=[1])
 TABLE = Table(
     "Durable ledgers",
     (
@@ -84,5 +84,5 @@ TABLE = Table(
     "`make evidence TABLE=ledger RUNS=10 MINUTES=40`.",
     page=page,
     alone=True,
-    minutes=3.5,
+    minutes=2.5,
 )

@@ -59,28 +59,29 @@ def replay(people: int, noise: int, pair: str, some: int):
     return row | {"largest moved / declared": found.largest, "such as": [*found.violations, ""][0]}
 
 
-REPLAYS = grid(pair=PAIRS, some=[3], runs=[1])
-LOAD = [{"store": x, "persons": 50, "seconds": 75, "runs": 1} for x in STORES]
-KILLS = [{"store": x, "kills": 15} for x in STORES]
+REPLAYS = grid(pair=PAIRS, some=[4], runs=[1])
+LOAD = [{"store": x, "persons": 50, "seconds": 60, "runs": 1} for x in STORES]
+KILLS = [{"store": x, "kills": 12} for x in STORES]
 TABLES = {
     "office": Table(
         "An office under load",
         (Part("", LOAD, load, together, small=[{"store": "SQLite", "persons": 5, "seconds": 5}]),),
-        "Cheap requests are for a codebook, a budget, states and questions, half sent again.",
+        "Cheap requests are for a codebook, a budget, states and questions, half sent again. "
+        "Longer: `make evidence TABLE=office RUNS=10 MINUTES=40`, in parts of a minute.",
         page=page,
         bars=bars,
         alone=True,
-        minutes=4,
+        minutes=3,
     ),
     "office_kills": Table(
         "An office whose processes are killed",
         (Part("", KILLS, killed, together, runs=2, small=[KILLS[0] | {"kills": 3}], chunk=1),),
         "The numbers below *killed* are of what was killed. Requests that are accepted and then "
         "refused because a budget does not cover them cost nothing. 500 kills and more: "
-        "`make evidence TABLE=office_kills RUNS=17 MINUTES=60`.",
+        "`make evidence TABLE=office_kills RUNS=21 MINUTES=60`.",
         page=page,
         bars=bars,
-        minutes=4,
+        minutes=3,
     ),
     "replay_office": Table(
         f"Replay of an office on neighbours: {kinds()} kinds of request, {len(PAIRS)} pairs",
@@ -88,14 +89,14 @@ TABLES = {
         "Every second pair has its records in another order, too. Compared are statuses, headers "
         "and bodies of all that researchers and stewards can fetch, of plans, events, budgets, "
         "metrics and exports, and the lines of the log, without times and random identifiers. A "
-        "pair gets a third of the kinds, the next one another third; RUNS=3 gives it all.",
+        "pair gets a quarter of the kinds, the next one another quarter; RUNS=4 gives it all.",
         page=lambda found: {"": found.drop(columns=["some", "runs"])},
-        minutes=4,
+        minutes=3,
     ),
     "fuzz_office": Table(
         "Requests that nobody would send",
         (Part("", CELLS[2:], cases, COUNTED, small=SMALL[3:], by=("end",), chunk=1),),
         page=ends,
-        minutes=2.5,
+        minutes=2,
     ),
 }
