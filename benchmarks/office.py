@@ -13,8 +13,9 @@ from harness import Bar, Part, Table, grid, together
 
 from tests.office.load import CHEAP, under_load, with_kills
 from tests.office.replayed import PAIRS, kinds, replayed
+from tests.privacy.conftest import binaries
 
-STORES = ("SQLite", "PostgreSQL")
+STORES = ("SQLite", "PostgreSQL") if binaries() else ("SQLite",)
 NONE = ("drawn twice", "seen and not paid", "lost", "told other than spent", "budgets overspent")
 SLOW = "cheap requests: p95, s"
 NONE += ("epsilon beyond the total", "lost in the ledger's total", "people without an answer")
