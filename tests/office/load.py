@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import httpx
 import numpy as np
@@ -80,13 +81,14 @@ class Office:
         self.database, self.address = Database(self.folder.store), f"http://{listen}"
         self.database.upgrade()
         self.desk, self.process, self.starts = Desk(self.folder, self.database), None, []
-        self.tokens = list(self._tokens(people, most["cap"]))
+        quick = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+        with mock.patch.object(accounts, "_HASHER", quick):
+            self.tokens = list(self._tokens(people, most["cap"]))
         self.asked, self.shown, self.times = defaultdict(list), defaultdict(set), defaultdict(list)
         self.accepted, self.codes, self.up = {}, Counter(), False
 
     def _tokens(self, people: int, cap: float) -> Iterator[tuple[str, str]]:
         """Every other project has a cap, and one person in each."""
-        accounts._HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
         known = accounts.Accounts(self.database)
         known.add("", "steward", "steward", PASSWORD)
         for k in range(people):
