@@ -43,7 +43,8 @@ def page(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def bars(found: pd.DataFrame) -> list[Bar]:
-    wrong = [f"{row['store']}: {x}" for _, row in found.iterrows() for x in NONE if row[x]]
+    rows = found.to_dict("records")
+    wrong = [f"{row['store']}: {x}" for row in rows for x in NONE if row.get(x, 0) > 0]
     wrong += [*found["store"][found["ledger"] != "sound"] + ": ledger"]
     said = f"{found['requests accepted'].sum():g} requests"
     made = [Bar("nothing is lost, drawn twice, unpaid, overspent or told otherwise", said, wrong)]
@@ -66,7 +67,7 @@ KILLS = [{"store": x, "kills": 12} for x in STORES]
 TABLES = {
     "office": Table(
         "An office under load",
-        (Part("", LOAD, load, together, small=[{"store": "SQLite", "persons": 5, "seconds": 5}]),),
+        (Part("", LOAD, load, together, small=[{"store": "SQLite", "persons": 5, "seconds": 10}]),),
         "Cheap requests are for a codebook, a budget, states and questions, half sent again. "
         "Longer: `make evidence TABLE=office RUNS=10 MINUTES=40`, in parts of a minute.",
         page=page,
