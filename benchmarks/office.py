@@ -38,7 +38,9 @@ def killed(people: int, noise: int, store: str, kills: int):
 
 
 def page(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    shown = found.map(lambda x: f"{x:g}" if isinstance(x, float) else x).set_index("store").T
+    shown = (
+        found.fillna("").map(lambda x: f"{x:g}" if isinstance(x, float) else x).set_index("store").T
+    )
     return {"": shown.rename_axis(None, axis=1).reset_index(names="")}
 
 
@@ -67,7 +69,7 @@ KILLS = [{"store": x, "kills": 12} for x in STORES]
 TABLES = {
     "office": Table(
         "An office under load",
-        (Part("", LOAD, load, together, small=[{"store": "SQLite", "persons": 5, "seconds": 10}]),),
+        (Part("", LOAD, load, together, small=[{"store": "SQLite", "persons": 5, "seconds": 20}]),),
         "Cheap requests are for a codebook, a budget, states and questions, half sent again. "
         "Longer: `make evidence TABLE=office RUNS=10 MINUTES=40`, in parts of a minute.",
         page=page,

@@ -396,7 +396,7 @@ def opened(store: str, people: int, workers: int, **most: float) -> Iterator[Off
 
 def under_load(store: str, people: int, seconds: float) -> tuple[Office, dict[str, Any]]:
     """Let people ask for some seconds."""
-    with opened(store, people, 3, total=1000.0, cap=float(EACH) * seconds / 15) as office:
+    with opened(store, people, 3, total=1000.0, cap=float(EACH) * seconds / 10) as office:
         return office, asyncio.run(run(office, seconds, 0, 0.0))
 
 
