@@ -57,7 +57,7 @@ def replays(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 KINDS = {"formulas": (FORMULAS, 50), "frames with options": (FRAMES, 50)}
 KINDS |= {"requests": (REQUESTS, 250), "sign-ins, sessions and tokens": (ENTRANCES, 250)}
-FEW = {"formulas": 30, "frames with options": 16}
+FEW = {"formulas": 16, "frames with options": 8}
 CELLS = [{"kind": x, "runs": FEW.get(x, all // some)} for x, (all, some) in KINDS.items()]
 
 SMALL = [{"kind": x} for x in KINDS]
