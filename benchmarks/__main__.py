@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+import traceback
 from pathlib import Path
 
 from harness import evidence, find, names
 from report import RESULTS
 
 
-def main() -> None:
+def main() -> int:
     asks = argparse.ArgumentParser(prog="benchmarks", description=__doc__.partition("\n")[0])
     asks.add_argument("tables", nargs="*", help="all of them by default")
     asks.add_argument("--runs", type=int, help="of each cell that has more than one")
@@ -27,23 +28,34 @@ def main() -> None:
     asks.add_argument("--small", action="store_true", help="a quick look, kept nowhere")
     asks.add_argument("--list", action="store_true", help="the tables there are")
     given = asks.parse_args()
-    tables = given.tables or sorted(names(), key=lambda name: find(name).minutes)
+    left = {name: given.minutes or find(name).minutes for name in given.tables or names()}
     if given.list:
-        for name in tables:
-            print(f"{name:24} {find(name).minutes:5g} min  {find(name).title}")
-        print(f"{sum(find(name).minutes for name in tables):30g} min")
-        return
+        for name, minutes in left.items():
+            print(f"{name:24} {minutes:5g} min  {find(name).title}")
+        print(f"{sum(left.values()):30g} min")
+        return 0
     late = []
     with tempfile.TemporaryDirectory() as place:
         more = {"small": True, "cache": Path(place), "workers": 0} if given.small else {}
         more = {"workers": given.workers, **more}
         folder = given.folder or (Path(place) if given.small else RESULTS)
-        for name in tables:
-            if not evidence(name, given.runs, given.minutes, folder=folder, **more):
+        for name in sorted(left, key=lambda name: left[name]):
+            rest = f"{sum(left.values()):g} with all that follow"
+            print(f"{name}: at most {left[name]:g} minutes, {rest}", flush=True)
+            try:
+                made = evidence(name, given.runs, given.minutes, folder=folder, **more)
+            except KeyboardInterrupt:
+                print("Stopped. The same command goes on.")
+                return 130
+            except Exception:
+                made = traceback.print_exc()
+            if not made:
                 late.append(name)
+            del left[name]
     if late:
-        print(f"Stopped before all runs were made: {', '.join(late)}. The same command goes on.")
+        print(f"Not all runs were made of {', '.join(late)}. The same command goes on.")
+    return bool(late)
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -12,19 +12,23 @@ Finished runs are kept in benchmarks/.cache, as long as the code that they depen
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 import math
 import os
 import sys
+import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -153,6 +157,17 @@ def first(name: str) -> Summary:
     return lambda runs: runs[name].iloc[0]
 
 
+def together(runs: pd.DataFrame) -> Row:
+    """Counts of all runs added up, medians of times, words that there are."""
+    row = {}
+    for name, values in runs.items():
+        if values.dtype == object:
+            row[name] = ", ".join(sorted(set(values.dropna().astype(str))))
+        else:
+            row[name] = rounded(values.median()) if name.endswith(", s") else values.sum()
+    return row
+
+
 def rms(values: Any) -> float:
     return float(np.sqrt(np.mean(np.square(np.asarray(values, float)))))
 
@@ -177,14 +192,17 @@ def names() -> list[str]:
 
 @cache
 def known() -> dict[str, str]:
-    """The module of each table."""
+    """The module of each table, found without importing it where the names can be read."""
     found = {}
     for file in sorted(HERE.glob("*.py")):
-        text = file.read_text(encoding="utf-8")
-        if "\nTABLE = " in text:
+        assigned = [x for x in ast.parse(file.read_text("utf-8")).body if isinstance(x, ast.Assign)]
+        made = {ast.unparse(x.targets[0]): x.value for x in assigned}
+        if "TABLE" in made:
             found[file.stem] = file.stem
-        elif "\nTABLES = " in text:
-            found |= dict.fromkeys(import_module(file.stem).TABLES, file.stem)
+        elif "TABLES" in made:
+            written = isinstance(made["TABLES"], ast.Dict) and all(made["TABLES"].keys)
+            of = made["TABLES"].keys if written else import_module(file.stem).TABLES
+            found |= {ast.literal_eval(x) if written else x: file.stem for x in of}
     return found
 
 
@@ -226,16 +244,35 @@ class Kept:
 
 
 def chunk(name: str, part: int, cell: Cell, runs: list[int]) -> tuple[Any, ...]:
-    """Make some runs of a cell, in a worker; each with its seconds, and what it imported."""
+    """Make some runs of a cell, in a worker; each with its seconds, and what it imported.
+
+    A run that fails is not kept, so that it is made again; what it said is told.
+    """
     warnings.simplefilter("ignore")
-    asked, found = find(name).parts[part], []
+    asked, found, failed = find(name).parts[part], [], ""
     for run in runs:
-        start = time.process_time()
-        rows = asked.run(run, noise_seed(name, asked, cell, run), **without(cell, "runs"))
+        start = seconds()
+        try:
+            rows = asked.run(run, noise_seed(name, asked, cell, run), **without(cell, "runs"))
+        except Exception:
+            failed = f"{name}, {key(cell)}, run {run}:\n{traceback.format_exc()}"
+            continue
         rows = [dict(x) for x in (rows if isinstance(rows, list) else [rows])]
-        found.append((run, round(time.process_time() - start, 3), rows))
+        found.append((run, round(seconds() - start, 3), rows))
     files = report.imported("dpeffects/", "benchmarks/", "tests/")
-    return part, key(cell), found, {x for x in (*files, *APART) if Path(x).name not in OWN}
+    files = {x for x in (*files, *APART) if Path(x).name not in OWN}
+    return (part, key(cell), found, files), failed
+
+
+def seconds() -> float:
+    """Of processors, for this process and those that it waited for."""
+    return sum(os.times()[:4])
+
+
+def follow() -> None:
+    """End with the process that started this one."""
+    parent = parent_process()
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def apart(function: Callable[..., Any], *given: Any) -> Any:
@@ -280,36 +317,54 @@ def left(parts: Sequence[Part], kept: Kept) -> Iterator[tuple[int, Cell, list[in
 
 
 def with_runs(part: Part, runs: int) -> Part:
+    """A part with more runs, or fewer, if it says how many it has."""
     cells = [{**cell, "runs": runs} if "runs" in cell else cell for cell in part.cells]
-    return replace(part, runs=runs, cells=cells)
+    return replace(part, runs=runs if part.runs > 1 else 1, cells=cells)
 
 
 def measure(
     name: str, parts: Sequence[Part], kept: Kept, workers: int, minutes: float, alone: bool
-) -> bool:
-    """Make the runs that are missing, and return whether the time was enough."""
-    end = time.monotonic() + 60.0 * minutes
-    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    if workers == 0:
-        for task in left(parts, kept):
-            if time.monotonic() > end:
-                return False
-            kept.add(*chunk(name, *task))
-        return True
+) -> tuple[bool, int]:
+    """Make the runs that are missing; return whether time was enough, and how many failed."""
+    tasks, failed = list(left(parts, kept)), 0
     flying: set[Future[Any]] = set()
-    workers, most = (1, 1) if alone else (workers, None)
-    context = get_context("spawn")
-    with ProcessPoolExecutor(workers, context, max_tasks_per_child=most) as pool:
-        for task in itertools.chain(left(parts, kept), [None]):
-            late = time.monotonic() > end
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    start = told = time.monotonic()
+    with started(min(workers, 1) if alone else workers, 1 if alone else None) as submit:
+        for k, task in enumerate([*tasks, None]):
+            now = time.monotonic()
+            late = now > start + 60.0 * minutes
             while flying and (task is None or late or len(flying) > workers):
-                done, flying = wait(flying, return_when=FIRST_COMPLETED)
-                for found in done:
-                    kept.add(*found.result())
+                ready, flying = wait(flying, return_when=FIRST_COMPLETED)
+                for found, error in (x.result() for x in ready):
+                    kept.add(*found)
+                    failed += bool(error)
+                    print(error, end="", file=sys.stderr, flush=True)
             if task is None or late:
-                return task is None
-            flying.add(pool.submit(chunk, name, *task))
-    return True
+                break
+            if now - told > 30.0:
+                past, told = (now - start) / 60.0, now
+                rest = min(past / k * (len(tasks) - k), minutes - past)
+                print(f"{name}: {k} of {len(tasks)}, about {rest:.0f} minutes left", flush=True)
+            flying.add(submit(chunk, name, *task))
+    return task is None, failed
+
+
+@contextmanager
+def started(workers: int, most: int | None) -> Iterator[Callable[..., Future[Any]]]:
+    """Workers that make so many tasks each; without any, a task is made at once."""
+
+    def at_once(function: Callable[..., Any], *given: Any) -> Future[Any]:
+        made: Future[Any] = Future()
+        made.set_result(function(*given))
+        return made
+
+    if workers == 0:
+        yield at_once
+        return
+    how = {"max_tasks_per_child": most, "initializer": follow}
+    with ProcessPoolExecutor(workers, get_context("spawn"), **how) as pool:
+        yield pool.submit
 
 
 def rows(parts: Sequence[Part], kept: Kept) -> tuple[list[pd.DataFrame], str]:
@@ -324,18 +379,18 @@ def rows(parts: Sequence[Part], kept: Kept) -> tuple[list[pd.DataFrame], str]:
             counts.append((len(runs), most))
             if any(runs):
                 about = cell | {"runs": len(runs)} if "runs" in cell else cell
-                found += part.rows(about, pd.DataFrame([row for rows in runs for row in rows]))
+                found += part.rows(about, pd.DataFrame(itertools.chain(*runs)))
         made.append(pd.DataFrame(found))
-        if any(asked > 1 for _, asked in counts) or any(n < asked for n, asked in counts):
-            said.append(f"{part.title or 'all'}: {span(n for n, _ in counts)}")
-            if any(n < asked for n, asked in counts):
-                said[-1] += f" of {span(asked for _, asked in counts)}"
+        have, asked = map(span, zip(*counts, strict=True))
+        if have != asked or asked != "1":
+            asked = f" of {asked}" if have != asked else ""
+            said.append(f"{part.title or 'all'}: {have}{asked}")
     return made, f"Runs a cell: {'; '.join(said)}." if said else ""
 
 
 def span(counts: Iterable[int]) -> str:
-    found = sorted(counts)
-    return f"{found[0]}" if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
+    ends = sorted({min(counts := list(counts)), max(counts)})
+    return " to ".join(map(str, ends))
 
 
 def pages(table: Table, made: list[pd.DataFrame]) -> tuple[dict[str, pd.DataFrame], str]:
@@ -346,13 +401,12 @@ def pages(table: Table, made: list[pd.DataFrame]) -> tuple[dict[str, pd.DataFram
     if table.bars:
         bars = table.bars(*made)
         held = [
-            (b.promise, b.measured, f"{len(b.misses)} miss" if b.misses else "yes") for b in bars
+            (x.promise, x.measured, f"{len(x.misses)} miss" if x.misses else "yes") for x in bars
         ]
-        names = ["promise", "measured", "held"]
-        tables = {"Promises": pd.DataFrame(held, columns=names), **tables}
+        tables = {"Promises": pd.DataFrame(held, columns=["promise", "measured", "held"]), **tables}
         if misses := [line for bar in bars for line in bar.misses]:
             notes = "Cells that miss a bar:\n\n- " + "\n- ".join(misses) + f"\n\n{notes}"
-    return {x: frame for x, frame in tables.items() if len(frame)}, notes
+    return tables, notes
 
 
 def evidence(
@@ -364,38 +418,44 @@ def evidence(
     folder: Path = report.RESULTS,
     cache: Path = CACHE,
 ) -> bool:
-    """Make a page, and return whether there was time for all of its runs.
+    """Make a page, and return whether all of its runs were made.
 
     A small one has few cells with two runs each, and is kept nowhere but in ``folder``.
     """
-    table = find(name)
-    parts = list(table.parts)
+    table, kept = find(name), Kept(name, cache)
+    parts, minutes = table.parts, minutes or table.minutes
     if small:
         parts = [replace(x, cells=x.small or x.cells[:2]) for x in parts]
     if most := runs or 2 * small:
-        parts = [with_runs(x, most) if x.runs > 1 else x for x in parts]
-    kept = Kept(name, cache)
-    done = measure(name, parts, kept, workers, minutes or table.minutes, table.alone)
+        parts = [with_runs(x, most) for x in parts]
+    in_time, failed = measure(name, parts, kept, workers, minutes, table.alone)
     made, said = rows(parts, kept)
-    if not all(map(len, made)):
-        print(f"{name}: the time was too short for every part, and its page is as it was.")
+    if not any(map(len, made)):
+        print(f"{name}: there is no run, and its page is as it was.")
         return False
     for part, frame in zip(parts, made, strict=True):
-        if part.csv:
+        if part.csv and len(frame):
             frame.to_csv(folder / f"{part.csv}.csv", index=False, float_format="%.6g")
-    lead = f"**Stopped after {minutes or table.minutes:g} minutes.** {said}" if not done else said
-    tables, notes = pages(table, made)
-    report.save(
+    lead = [f"**Stopped after {minutes:g} minutes.**"] * (not in_time)
+    lead = [" ".join([*lead, *[f"**{failed} parts failed.**"] * bool(failed), said])]
+    try:
+        tables, notes = pages(table, made)
+    except Exception:  # of a page that needs what is missing
+        if in_time and not failed:
+            raise
+        tables, notes = {x.title: frame for x, frame in zip(parts, made, strict=True)}, ""
+    page = report.save(
         name,
         table.title,
-        tables,
+        {x: frame for x, frame in tables.items() if len(frame)},
         notes,
         folder,
-        "\n\n".join(x for x in (lead, table.lead) if x),
+        "\n\n".join(x for x in (*lead, table.lead) if x),
         f"make evidence TABLE={name}" + (f" RUNS={runs}" if runs else ""),
         [x for x in kept.files if x.startswith("dpeffects/")],
         kept.seconds,
     )
-    if table.after and folder == report.RESULTS:
+    print(page if small else f"{name}: {folder / name}.md, {said or 'one run a cell.'}", flush=True)
+    if table.after and folder == report.RESULTS and all(map(len, made)):
         table.after(tables, *made)
-    return done
+    return in_time and not failed

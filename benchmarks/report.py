@@ -15,7 +15,6 @@ import platform
 import re
 import subprocess
 import sys
-import time
 import tokenize
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -26,7 +25,6 @@ import pandas as pd
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).resolve().parents[1]
-START = time.monotonic()
 _HEAD = re.compile(r"<!-- evidence\n(.*?)\n-->", re.DOTALL)
 
 
@@ -132,26 +130,19 @@ def save(
     folder: Path = RESULTS,
     lead: str = "",
     made: str = "",
-    files: Iterable[str] | None = None,
-    seconds: float | None = None,
-) -> None:
-    """Write a page: ``lead``, the tables by their headings, ``notes``.
-
-    ``files`` are those that the figures depend on, of this process where nothing is said.
-    """
-    used = imported("dpeffects/") if files is None else files
-    comment = head(used, time.monotonic() - START if seconds is None else seconds)
+    files: Iterable[str] = (),
+    seconds: float = 0.0,
+) -> str:
+    """Write a page: ``lead``, the tables by their headings, ``notes``; ``files`` it depends on."""
+    comment = head(files, seconds)
     said = made_by(comment)
-    command = made or f"python benchmarks/{' '.join([Path(sys.argv[0]).name, *sys.argv[1:]])}"
     lines = [f"# {title}", "", comment, ""]
     lines += [f"{said['date']}, {said['machine']}; dpeffects {said['version']}, {said['commit']}."]
-    lines += [f"Made by `{command}` in {said['seconds']} seconds of one core."]
+    lines += [f"Made by `{made}` in {said['seconds']} seconds of one core."]
     lines += ["", lead] if lead else []
     for heading, table in tables.items():
         lines += ["", f"## {heading}" if heading else "", "", table.to_markdown(index=False)]
-    if notes:
-        lines += ["", notes]
-    text = "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
+    text = "\n".join([*lines, "", notes]).replace("\n\n\n", "\n\n").rstrip() + "\n"
     folder.mkdir(exist_ok=True)
     (folder / f"{name}.md").write_text(text, encoding="utf-8")
-    print(text)
+    return text

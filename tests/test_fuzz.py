@@ -1,7 +1,7 @@
 """Calls that nobody would write, and files that nobody wrote.
 
 Whatever comes in, a call ends with a result or with one error of ours, and an error before the
-first draw charges nothing. `benchmarks/fuzz.py` runs a hundred times as many calls.
+first draw charges nothing. `make evidence TABLE=fuzz` runs more.
 """
 
 from __future__ import annotations

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
-import pandas as pd
 import pytest
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+from tests import mutants
+
 MODULE = '''"""Docstring with 1 + 1."""
 
 LIMIT: int = 7
@@ -36,18 +32,8 @@ def unused() -> str:
 """
 
 
-@pytest.fixture
-def runner(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    found = importlib.util.spec_from_file_location("mutants", BENCHMARKS / "mutants.py")
-    module = importlib.util.module_from_spec(found)
-    monkeypatch.setitem(sys.modules, "mutants", module)
-    found.loader.exec_module(module)
-    return module
-
-
-def test_one_thing_is_replaced(runner):
-    names = {x.name.removeprefix("m.py: ") for x in runner.mutants("m.py", MODULE.encode())}
+def test_one_thing_is_replaced():
+    names = {x.name.removeprefix("m.py: ") for x in mutants.mutants("m.py", MODULE.encode())}
     assert names == {
         "LIMIT: int = [7 -> 8]",
         "def clipped(x: int | None, low: int = [0 -> 1]) -> int:",
@@ -63,7 +49,7 @@ def test_one_thing_is_replaced(runner):
 
 
 @pytest.mark.long
-def test_those_that_a_test_sees_are_killed(runner, monkeypatch, tmp_path):
+def test_those_that_a_test_sees_are_killed(monkeypatch, tmp_path):
     used = "from dpeffects.m import size\ndef {0}():\n    assert {1}\n"
     files = {
         "dpeffects/__init__.py": "",
@@ -72,25 +58,22 @@ def test_those_that_a_test_sees_are_killed(runner, monkeypatch, tmp_path):
         "tests/more.py": used.format("test_more", "size(5) == 'many'"),
         "tests/commands/test_golden.py": "",
         "pyproject.toml": '[tool.mypy]\npackages = ["dpeffects"]\n',
-        "kept.csv": "mutant,kind,killed,later\n",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(runner, "ROOT", tmp_path)
-    monkeypatch.setattr(runner, "KEPT", tmp_path / "kept.csv")
-    monkeypatch.setattr(runner, "WHERE", ("dpeffects/m.py",))
-    for size in (2, 99):  # goes on where it stopped
-        runner.attempt([], size)
-        kept = pd.read_csv(tmp_path / "kept.csv", index_col="mutant", keep_default_na=False)
-        assert len(kept) == min(size, 4)
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    monkeypatch.setattr(mutants, "WHERE", ("dpeffects/m.py",))
+    copy, made = mutants.Copy(), mutants.sample()
+
+    def killed(tests):
+        return {name.split(": ", 1)[1]: copy.killer(x, tests) for name, x in made.items()}
+
     own, more = "tests/test_m.py::test_m", "tests/more.py::test_more"
-    assert {name.removeprefix("dpeffects/m.py: "): by for name, by in kept["killed"].items()} == {
+    assert killed(mutants.importing("dpeffects/m.py")) == {
         "TOP = [5 -> 6]": "",  # nothing asks for 5
         'return "few" if [x < TOP -> (x <= TOP)] else "many"': "",
         '[return "few" if x < TOP else "many" -> return None]': own,
         '[return "none" -> return None]': "mypy",
     }
-    runner.attempt(["tests/more.py"], 99)
-    kept = pd.read_csv(tmp_path / "kept.csv", keep_default_na=False)
-    assert (kept["killed"] + kept["later"]).isin([own, more, "mypy"]).all()
+    assert set(killed(["tests/more.py"]).values()) == {more, "mypy"}

@@ -1,13 +1,14 @@
 """Nothing that users could call has gone: names, arguments, attributes, methods, options, commands.
 
-`public.json` has what version 1a614008 had, by `benchmarks/same.py`.
+`public.json` has what version 1a614008 had, by `tests/same.py`.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
+
+from tests import same
 
 HERE = Path(__file__).parent
 GONE = {
@@ -27,9 +28,6 @@ def flat(found):
 
 
 def test_whatever_could_be_called_still_can():
-    place = importlib.util.spec_from_file_location("same", HERE.parent / "benchmarks" / "same.py")
-    same = importlib.util.module_from_spec(place)
-    place.loader.exec_module(same)
     before, now = json.loads((HERE / "public.json").read_text()), same.public()
     lost = {
         name: missing

@@ -1,4 +1,4 @@
-"""benchmarks/second_reading.py, written from the papers' texts alone, against the package.
+"""tests/second_reading.py, written from the papers' texts alone, against the package.
 
 The two share no code. Where the package keeps a paper's formula, the two agree; and the readings on
 file reach the page of verdicts as they should.
@@ -7,8 +7,6 @@ file reach the page of verdicts as they should.
 from __future__ import annotations
 
 import itertools
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,9 +19,7 @@ from dpeffects.replication.nearest import match
 from dpeffects.replication.papers import ClaimCheck, paper_004, table, verdicts
 from dpeffects.replication.papers import verdict as register
 from dpeffects.services.sites.rules import RULES
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import second_reading as text
+from tests import second_reading as text
 
 PAPERS = ("000", "001", "003", "004")
 

@@ -299,7 +299,7 @@ for epsilon in (0.1, 0.5, 1, 2):
 # All methods
 # -----------
 #
-# ``benchmarks/audit.py`` audits every method in all its ways with 20,000 runs, which takes an hour.
+# ``make evidence TABLE=audit`` audits every kind of release with 5,000 runs on each side and more.
 # Where its table is on file, this is the bound at epsilon = 1:
 
 path = Path(dpe.__file__).parents[1] / "benchmarks/results/audit.csv"

@@ -20,7 +20,7 @@ agree. *Comes back*: our measurement agrees, standard errors considered. *Does n
 column says which. A figure may have several rows, since it may support several statements.
 What did not come back at first was read again: does a plain reading of the text, the usual file
 of the data or the usual preprocessing bring it back? These readings have an implementation of
-their own, written from the text alone (`benchmarks/second_reading.py`,
+their own, written from the text alone (`tests/second_reading.py`,
 [all of them](../benchmarks/results/second_reading.md)), and the bar of the first one.
 Where one brings a statement back, the third column has it after *Read again*; a reading that the
 text does not allow (noise that would not be private, a condition that is not stated) may explain a

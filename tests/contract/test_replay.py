@@ -1,7 +1,7 @@
 """Every public call, run on neighbours with its releases frozen (`tests/replay.py`).
 
 Each call meets a few of the nasty pairs here, in all four ways: the same order of records or
-another, in memory (two pairs) or on an engine (one). `benchmarks/replay.py` runs all pairs.
+another, in memory (two pairs) or on an engine (one). `make evidence TABLE=replay` has more.
 """
 
 from __future__ import annotations

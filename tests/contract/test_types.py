@@ -3,7 +3,7 @@
 Pairs are `tests.neighbours.TYPES`, in all kinds of frames. What a formula and declarations make of
 two such tables (the design) is the same, and so is everything that leaves a call (see
 `tests/replay.py`); or one of them is refused before the first charge. `test_replay.py` has every
-call on some of these pairs as well, and `benchmarks/replay.py` on all.
+call on some of these pairs as well, and `make evidence TABLE=replay` on all.
 """
 
 from __future__ import annotations

@@ -126,17 +126,17 @@ def tables(name: str) -> Pair:
     return made
 
 
-def replayed(name: str, some: int = 1) -> tuple[Replayed, int]:
+def replayed(name: str, some: int = 1, first: int = 0) -> tuple[Replayed, int]:
     """Replay an office on a pair, asking every kind of request, or one of ``some``.
 
     Records are in another order in every second pair. Returned is also how much was compared.
     """
     nasty, k = tables(name), PAIRS.index(name)
     one, other = nasty.unordered() if k % 2 else nasty.ordered()
-    sizes = []
+    sizes, kinds = [], slice(first % some, None, some)
 
     def shown(data: pd.DataFrame, _: Frozen) -> dict[str, Any]:
-        found = dict(_shown(data, nasty, some))
+        found = dict(_shown(data, nasty, kinds))
         sizes.append(len(found))
         return found
 
@@ -172,7 +172,7 @@ def _codebook(nasty: Pair) -> str:
     )
 
 
-def _shown(data: pd.DataFrame, nasty: Pair, some: int) -> Iterator[tuple[str, Any]]:
+def _shown(data: pd.DataFrame, nasty: Pair, kinds: slice) -> Iterator[tuple[str, Any]]:
     """All that an office shows of these records."""
     lines: list[str] = []
     handler = logging.Handler()
@@ -205,18 +205,18 @@ def _shown(data: pd.DataFrame, nasty: Pair, some: int) -> Iterator[tuple[str, An
         running.desk.n, pool = worker.n, running.office.pool
         stack.enter_context(mock.patch.object(pool, "_of", return_value=worker))
         stack.callback(running.database.close)
-        for name, found in _everything(running, nasty, some):
+        for name, found in _everything(running, nasty, kinds):
             yield name, _masked(found)
         for k, line in enumerate(lines):
             said = {x: v for x, v in json.loads(line).items() if x not in _TIMES}
             yield f"line {k} of the log", json.dumps(said)
 
 
-def _everything(running: Running, nasty: Pair, some: int) -> Iterator[tuple[str, Any]]:
+def _everything(running: Running, nasty: Pair, kinds: slice) -> Iterator[tuple[str, Any]]:
     running.accounts.set_member("test", "sue", "ageing")
     script, people = running.script(), {name: running.browser(name) for name in PAGES}
     asked = {**ANSWERED, **REFUSED}
-    for name in [*asked][::some]:
+    for name in [*asked][kinds]:
         question = _question(nasty, *asked[name])
         sent = script.post(f"{_API}/requests", json=question)
         yield f"{name}: sent", sent

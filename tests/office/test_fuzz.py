@@ -1,6 +1,6 @@
 """Requests that nobody would send: one of our sentences each, no value of the data, nobody in.
 
-`benchmarks/fuzz.py --office` sends 7,000, and has those answered that are accepted.
+`make evidence TABLE=fuzz_office` sends 7,000, and has those answered that are accepted.
 """
 
 import pytest

@@ -1,6 +1,6 @@
 """Nothing that an office shows depends on a record but through what was released.
 
-`benchmarks/replay.py --office` asks every kind of request of every pair.
+`make evidence TABLE=replay_office RUNS=4` asks every kind of request of every pair.
 """
 
 import pytest

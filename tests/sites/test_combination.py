@@ -431,7 +431,7 @@ def test_numbers_of_any_size_combine():
 
 
 def test_many_sites_are_fast():
-    """Twenty thousand sites; benchmarks/sites_speed.py has a hundred thousand."""
+    """Twenty thousand sites; benchmarks/sites.py has a hundred thousand."""
     rng = np.random.default_rng(0)
     sizes = rng.integers(100, 10_000, 20_000)
     sites = releases(rng.normal(0.1, 0.1, 20_000), 1 / sizes, sizes.tolist())

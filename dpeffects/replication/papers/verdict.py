@@ -2,7 +2,7 @@
 
 Statements are in ``claims.toml``; each paper has a module whose functions read the tables on file
 and judge them. No number is typed: when a table is made anew, the page of verdicts follows. What
-does not come back is read again (``benchmarks/second_reading.py``): the row says what was tried.
+does not come back is read again (``tests/second_reading.py``): the row says what was tried.
 """
 
 from __future__ import annotations

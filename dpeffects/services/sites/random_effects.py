@@ -13,7 +13,7 @@ the sites are weighed by 1 / (v_j + tau^2); weights and distribution are average
 estimates.
 
 Coverage of the 95 % interval by tau / s for sites with equal variances, and its median width at
-tau = 0 over that of a normal interval for equal effects (benchmarks/sites_coverage.py has sites of
+tau = 0 over that of a normal interval for equal effects (benchmarks/sites.py has sites of
 unequal size):
 
 ===== ===== ===== ===== ===== ===== ===== =====

@@ -16,7 +16,7 @@ sum(w^2 v), and only the optimism about v needs correcting. For Laplace noise, b
 which is a derivative where w is smooth (`inflation_ivw`) and a sum over jumps where sites enter
 and leave (`inflation_mvagg`). Both functions return a factor for each site's sampling variance.
 
-Coverage without and with the factors is in benchmarks/results/sites_coverage.md.
+How often intervals with the factors cover is in benchmarks/results/sites_coverage.md.
 """
 
 from __future__ import annotations

@@ -1,17 +1,12 @@
-"""How many small faults in the code that privacy rests on `make test` finds.
-
-    python benchmarks/mutants.py                  # goes on until 300 were tried
-    python benchmarks/mutants.py tests/test_x.py  # those that live, by these tests
+"""Small faults in the code that privacy rests on, each tried by what is to find it.
 
 A mutant is a module with one operator, number, name, statement or returned value replaced. It is
 tried in a copy of the tree: by ruff, by the tests that import the module and by kept outputs, and
-by mypy. The first that fails, or takes too long, kills it. Mutants are a random sample of all; what
-came of each is kept, so that a run goes on where the last one stopped.
+by mypy. The first that fails, or takes too long, kills it. Mutants are a random sample of all.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 import os
 import random
@@ -20,14 +15,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
-from report import RESULTS, save
 
 ROOT = Path(__file__).resolve().parents[1]
 READERS = ("read", "frames", "engines", "table", "columns", "clipped", "sample", "completed")
@@ -38,7 +29,6 @@ WHERE = (
 )
 SEED, PATIENCE = 40, 600.0
 """Of the sample; seconds that the tests of a mutant may take."""
-KEPT, EXPLAINED = RESULTS / "mutants.csv", RESULTS / "mutants.toml"
 PYTEST = ("pytest", "-q", "-p", "no:cacheprovider", "--doctest-modules")
 PAIRS = [(ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot)]
 PAIRS += [(ast.In, ast.NotIn), (ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.And, ast.Or)]
@@ -181,53 +171,3 @@ class Copy:
         path.write_bytes(source)
         seen = command is pytest and found not in ([], ["time"])
         return "" if not found or (seen and self.failing(*PYTEST, found[0])) else found[0]
-
-
-def attempt(tests: list[str], size: int) -> None:
-    """Try more mutants, at random, or by some tests, which may be new, those that live."""
-    kept = pd.read_csv(KEPT, index_col="mutant", keep_default_na=False).to_dict("index")
-    copy, mutant = Copy(), sample()
-    names = [x for x in mutant if x not in kept][: max(size - len(kept), 0)]
-    if tests:
-        names = [x for x in mutant if x in kept and not kept[x]["killed"] + kept[x]["later"]]
-    for name in names:
-        row = kept.setdefault(name, {"kind": mutant[name].kind, "killed": "", "later": ""})
-        found = copy.killer(mutant[name], tests or importing(mutant[name].file))
-        row["later" if tests else "killed"] = found
-        pd.DataFrame.from_dict(kept, "index").rename_axis("mutant").to_csv(KEPT)
-        print(name, "|", found or "lives", flush=True)
-
-
-def page() -> None:
-    rows = pd.read_csv(KEPT, keep_default_na=False)
-    rows["place"] = rows["mutant"].str.extract(r"dpeffects/(\w+)")
-    rows["first"] = rows["killed"] != ""
-    rows["now"] = rows["first"] | (rows["later"] != "")
-    tables = {}
-    for column, heading in {"place": "By place", "kind": "By what was changed"}.items():
-        groups = rows.groupby(column)
-        table = groups[["first", "now"]].sum().assign(mutants=groups.size()).reset_index()
-        tables[heading] = table.assign(
-            **{"killed, %": (100 * groups["now"].mean()).round(1).values}
-        )
-    why, live, code = tomllib.loads(EXPLAINED.read_text()), rows["mutant"][~rows["now"]], sample()
-    reasons = [why.get(name, "not explained yet") for name in live]
-    shown = "``" + live.str.replace("|", "\\|") + "``"
-    tables["Those that live"] = pd.DataFrame({"mutant": shown, "why": reasons})
-    gone = (~rows["mutant"].isin(code)).sum()
-    first, now = rows["first"].mean(), rows["now"].mean()
-    lead = (
-        f"{len(rows)} mutants, a random sample (seed {SEED}) of {len(code)}; {gone} are of lines "
-        f"that changed since. {first:.1%} were killed at first; {now:.1%} are now, with tests that "
-        f"were written for some of the others; {len(live)} live. What is in brackets is replaced."
-    )
-    save("mutants", "Small faults that `make test` finds", tables, lead=lead)
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("tests", nargs="*", help="by which those that live are tried")
-    parser.add_argument("--size", type=int, default=300, help="how many are tried in all")
-    args = parser.parse_args()
-    attempt(args.tests, args.size)
-    page()

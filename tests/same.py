@@ -1,10 +1,10 @@
 """Whether two versions give the same numbers and the same words.
 
     git worktree add /tmp/before 841214ee
-    python benchmarks/same.py /tmp/before            # all calls of tests/calls.py: a minute
-    python benchmarks/same.py /tmp/before survival   # those whose name has this in it
-    python benchmarks/same.py --keep before.json     # keep what this version gives ...
-    python benchmarks/same.py before.json            # ... and compare later
+    python tests/same.py /tmp/before            # all calls of tests/calls.py: a minute
+    python tests/same.py /tmp/before survival   # those whose name has this in it
+    python tests/same.py --keep before.json     # keep what this version gives ...
+    python tests/same.py before.json            # ... and compare later
 
 Every call is made with the same seed on the same records. Numbers must be equal to 1e-10, words and
 the names of fields the same, but for checksums and what is no part of a result. So must the public
