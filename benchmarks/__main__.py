@@ -4,6 +4,7 @@ python benchmarks                              # all tables; stops each at its t
 python benchmarks rates --runs 1000            # one, larger
 python benchmarks rates did --minutes 30       # with more time
 python benchmarks rates --small --folder /tmp/pages    # a few runs of a few cells, kept nowhere
+python benchmarks how_good                     # the page of pictures anew, of what is on file
 python benchmarks --list                       # the tables, and the minutes that each may take
 """
 
@@ -28,6 +29,7 @@ def main() -> None:
     asks.add_argument("--list", action="store_true", help="the tables there are")
     given = asks.parse_args()
     tables = given.tables or sorted(names(), key=lambda name: find(name).minutes)
+    tables = [x for x in tables if x != "how_good"]  # it is made of the others, at the end
     if given.list:
         for name in tables:
             print(f"{name:24} {find(name).minutes:5g} min  {find(name).title}")
@@ -41,6 +43,10 @@ def main() -> None:
         for name in tables:
             if not evidence(name, given.runs, given.minutes, folder=folder, **more):
                 late.append(name)
+    if folder == RESULTS:
+        from how_good import write  # workers need no pictures
+
+        write()
     if late:
         print(f"Stopped before all runs were made: {', '.join(late)}. The same command goes on.")
 
