@@ -37,11 +37,15 @@ def read(name: str) -> Any:
 
 def table(page: str, heading: str = "", rows: str = "", turn: bool = False) -> pd.DataFrame:
     """The first table of a page below some words; rows that have others; or rows as columns."""
-    below = re.split(rf"^#.*{heading}.*$", read(f"{page}.md"), maxsplit=1, flags=re.MULTILINE)[-1]
-    lines = re.search(r"(^\|.*\n)+", below, re.MULTILINE)
-    found = [[x.strip() for x in y.strip("|").split("|")] for y in (lines or [""])[0].splitlines()]
-    frame = pd.DataFrame(found[2:], columns=found[0] if found else None)
-    frame = frame[frame.agg(" | ".join, axis=1).str.contains(rows)] if rows else frame
+    _, *below = re.split(rf"^#.*{heading}.*$", read(f"{page}.md"), maxsplit=1, flags=re.MULTILINE)
+    lines = re.search(r"(^\|.*\n)+", "".join(below), re.MULTILINE)
+    if not lines:
+        raise LookupError(f"no table {heading!r}")
+    found = [[x.strip() for x in y.strip("|").split("|")] for y in lines[0].splitlines()]
+    frame = pd.DataFrame(found[2:], columns=found[0])
+    frame = frame[frame.agg(" | ".join, axis=1).str.contains(rows)]
+    if frame.empty:
+        raise LookupError(f"no row {rows!r}")
     return frame.set_index(frame.columns[0]).T if turn else frame
 
 
@@ -49,7 +53,8 @@ def numbers(frame: pd.DataFrame, words: str) -> pd.DataFrame:
     """The columns whose names have some words; of each cell the number that it begins with."""
     if not (kept := [x for x in frame if re.search(words, x)]):
         raise LookupError(f"no column {words!r}")
-    return frame[kept].apply(lambda x: x.str.extract(r"^(-?[\d.]+)")[0]).astype(float)
+    found = frame[kept].replace(r",(?=\d{3})", "", regex=True)
+    return found.apply(lambda x: x.str.extract(r"^(-?[\d.]+)")[0]).astype(float)
 
 
 def covered(page: str, columns: str, **where: str) -> dict[str, Any]:
@@ -116,7 +121,9 @@ def in_panels(parts: dict[str, pd.DataFrame], looks: list[Any], x: str, y: str) 
         ax.minorticks_off()
     for axis in (axes[0].xaxis, axes[0].yaxis):
         style.plain_numbers(axis)
-    axes[-1].legend()
+    axes[len(parts) - 1].legend()
+    for ax in axes[len(parts) :]:
+        ax.set_axis_off()
     figure.supxlabel(x, fontsize=9)
     figure.supylabel(y, fontsize=9)
     return figure
@@ -161,7 +168,8 @@ def coverage() -> Drawn:
     )
     said = {"rows": len(rows), "fine": len(rows) - len(below), "low": low, "lacks": lacks}
     said |= {"worst": rows["mark"].idxmin(), "least": rows.loc[rows["mark"].idxmin(), "least"]}
-    return figure, said | {"cells": cells, "silent": silent, "first": rows["mark"].iloc[0]}
+    said |= {"cells": cells, "silent": silent, "first": rows["mark"]["default: trials"]}
+    return figure, said
 
 
 def width() -> Drawn:
@@ -250,7 +258,7 @@ def section(words: str, folder: Path) -> str:
         with matplotlib.style.context(["dpeffects.report.plots.pictures", {"svg.hashsalt": "1"}]):
             figure, said = MAKERS[shown[1]]()
             figure.savefig(folder / shown[0], metadata={"Date": None})
-    except LookupError as missing:
+    except (LookupError, NameError) as missing:
         heading = words.splitlines()[0]
         return f"{heading}\n\n**No picture**: {missing.args[0]}.\n"
     svg = (folder / shown[0]).read_text(encoding="utf-8")
@@ -263,12 +271,12 @@ def sources(text: str) -> str:
     pages = {x["page"] for kind in ("covered", "tried") for x in DECLARED[kind].values()}
     lines = []
     for name in sorted(pages | set(DECLARED["read"])):
-        path = RESULTS / f"{name}.md"
-        found = path.read_text(encoding="utf-8") if path.exists() else ""
+        there = (RESULTS / f"{name}.md").exists()
+        found = read(f"{name}.md") if there else ""
         said = {"version": "", "commit": ""} | made_by(found)
         date = (re.findall(r"\d{4}-\d\d-\d\d", found) or ["not on file"])[0]
-        link = f"[{name.replace('_', ' ')}](../../benchmarks/results/{name}.md)"
-        age = "**earlier**" if on_age(found) else "as it is"
+        link = f"[{name}](../../benchmarks/results/{name}.md)" if there else name
+        age = "**earlier**" if on_age(found) else "as it is now"
         lines.append(f"| {link} | {date} | {said['version']} | `{said['commit']}` | {age} |\n")
     told = f"{sum('earlier' in x for x in lines)} of {len(lines)} tables are of earlier code.\n\n"
     told += "| table | made | version | commit | code |\n| --- | --- | --- | --- | --- |\n"

@@ -103,6 +103,9 @@ def test_what_is_missing_is_named(results, tmp_path):
     told = said("coverage", tmp_path)
     assert "instruments (late: late.md is not on file)" in told
     assert "rates (rates: no column 'covered')" in told
+    change(results / "did.md", "## Parallel", "No table ")
+    change(results / "coverage.md", "| trial  ", "| by lot ")
+    assert said("coverage", tmp_path).endswith("**No picture**: default: trials.")
     (results / "scale.csv").unlink()
     assert said("cost", tmp_path) == "What do rows cost? **No picture**: scale.csv is not on file."
     board = pd.read_csv(results / "leaderboard.csv").drop(columns="guarantee")
