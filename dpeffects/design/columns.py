@@ -252,7 +252,7 @@ class Columns:
             if not ((found[name] == 0) | (found[name] == 1) | np.isnan(found[name])).all():
                 raise DataError(refusal("event_codes", name=name, shown=ex.show_name(name)))
         for name in self.whole & found.keys():
-            if (found[name] % 1 > 0).any():
+            if (np.floor(x := found[name]) < x).any():
                 raise DataError(refusal("not_whole", name=name))
         for x in (x for x in self.ordered if x.column in names):
             found[x.key] = codes(frame[x.column], self.levels[x.column], x.column in self.lenient)
@@ -373,7 +373,8 @@ class Recipe:
             return np.zeros(size)
         inside = self._clipped(numeric, ex.number_columns(self.outcome_term))
         with np.errstate(all="ignore"):  # what overflows or is undefined is clipped
-            return clip(ex.evaluate(self.outcome_term, inside), self.outcome_range)
+            made = ex.evaluate(self.outcome_term, inside)
+        return made if isinstance(self.outcome_term, ex.Column) else clip(made, self.outcome_range)
 
     def covariates(self, numeric: Arrays, coded: Arrays, out: FloatArray) -> FloatArray:
         """Encoded covariates, written to ``out``."""
