@@ -214,15 +214,13 @@ class Columns:
         """Number of each record's arm; who is not in the first is treated."""
         if self.computed is not None:
             return self._computed(frame, self.computed)
-        column, lenient = frame[self.treatment], self.treatment in self.lenient
+        name, lenient = self.treatment, self.treatment in self.lenient
         if self.arms is not None:
-            return codes(column, self.arms, lenient)
-        values = _plain(column, lenient)
+            return codes(frame[name], self.arms, lenient)
+        values = _plain(frame[name], lenient)
         known = np.nan_to_num(values) if lenient else values
         if values.dtype != np.bool_ and not ((known == 0) | (known == 1)).all():
-            raise DataError(
-                refusal("not_two_arms", name=(own := self.treatment), dose=ex.show_name(own))
-            )
+            raise DataError(refusal("not_two_arms", name=name, dose=ex.show_name(name)))
         return np.asarray(values == 1)
 
     def _computed(self, frame: nw.DataFrame[Any], treatment: ex.Expression | ex.Cut) -> IntArray:
@@ -326,16 +324,9 @@ def missing_in(column: nw.Series[Any]) -> BoolArray:
     return np.asarray(column.is_null().to_numpy(), dtype=np.bool_)
 
 
-def has_missing(column: nw.Series[Any]) -> bool:
-    """Whether a value is null or NaN."""
-    if column.dtype.is_float() and not column.null_count():
-        return bool(np.isnan(np.asarray(column.to_numpy(), np.float64).min(initial=0.0)))
-    return column.null_count() > 0
-
-
 def refuse_missing(frame: nw.DataFrame[Any], names: Iterable[str]) -> None:
     """Refuse nulls and NaN by column."""
-    if bad := [name for name in names if has_missing(frame[name])]:
+    if bad := [name for name in names if missing_in(frame[name]).any()]:
         each = listed(f'"{name}": "complete"' for name in bad)
         raise DataError(refusal("missing_values", names=listed(bad), each=each))
 
@@ -380,7 +371,7 @@ class Recipe:
         """Encoded covariates, written to ``out``."""
         inside = self._clipped(numeric, self.encoding.numeric_columns)
         with np.errstate(all="ignore"):
-            return self.encoding.matrix(inside, coded, self.intervals, out, len(out))
+            return self.encoding.matrix(inside, coded, self.intervals, out, len(out), self._ranges)
 
     def strata(self, numeric: Arrays, coded: Arrays) -> IntArray:
         """Stratum of each row."""
@@ -388,6 +379,10 @@ class Recipe:
         names = {name for factor in self.discrete.factors for name in ex.number_columns(factor)}
         with np.errstate(all="ignore"):
             return self.discrete.index(self._clipped(numeric, names), coded)
+
+    @cached_property
+    def _ranges(self) -> FloatArray:
+        return self.encoding.ranges(self.intervals)
 
     def _clipped(self, numeric: Arrays, names: Iterable[str]) -> dict[str, Any]:
         """Numbers within their ranges, missing ones in the middle, and which these are."""

@@ -236,12 +236,9 @@ class PrivateTable:
     def require_same_kinds(self, groups: PrivateTable) -> None:
         """Refuse a column of a CSV file that the formula and the groups read in two ways."""
         for name in self.kinds.keys() & groups.kinds.keys() if self.on_engine else ():
-            if self.kinds[name] != groups.kinds[name]:
-                raise DataError(
-                    refusal(
-                        "two_readings", name=name, one=self.kinds[name], other=groups.kinds[name]
-                    )
-                )
+            one, other = self.kinds[name], groups.kinds[name]
+            if one != other:
+                raise DataError(refusal("two_readings", name=name, one=one, other=other))
 
     def column(self, *names: str) -> Rows | LazyRows:
         """Columns as they are, in the place of covariates; the first in that of the outcome too."""

@@ -139,14 +139,16 @@ class Encoding:
         bounds: Mapping[str, Interval],
         out: Floats | None = None,
         rows: int | None = None,
+        ranges: Floats | None = None,
     ) -> Floats:
         """Encode rows; every column is clipped to its range and scaled by it to [0, 1].
 
         The intercept stays 1; a column whose range has no width is 0. ``columns`` are numbers
         without missing values, clipped to ``bounds``; ``codes`` are positions in levels. ``out`` is
-        an array to fill, ``rows`` the number of rows where there is no column to count.
+        an array to fill, ``rows`` the number of rows where there is no column to count, ``ranges``
+        what `ranges` says, where it is known.
         """
-        ranges = self.ranges(bounds)
+        ranges = self.ranges(bounds) if ranges is None else ranges
         out = self.raw_matrix(columns, codes, out, rows)
         for j, column in enumerate(self.columns):
             values, (lower, upper) = out[:, j], ranges[j]
@@ -158,6 +160,8 @@ class Encoding:
             if (lower, upper) != (0.0, 1.0):
                 values -= lower
                 values /= upper - lower
+            elif all(isinstance(part.factor, Column) for part in column.parts):
+                continue  # clipped before
             # Clipped last: rounding above must not carry a value out of [0, 1].
             values[:] = clip(values, (0.0, 1.0))
         return out
