@@ -122,9 +122,8 @@ class Design:
         for term in (outcome.first, outcome.second) if isinstance(outcome, ex.Pair) else ():
             lower, upper = range_of(term, intervals_of(self.bounds))
             if not (lower >= 0.0 and _NARROWEST <= upper <= 1.0 / _NARROWEST and lower < upper):
-                raise BoundsError(
-                    refusal("from_zero", term=ex.shown(term), lower=lower, upper=upper)
-                )
+                ends = {"lower": lower, "upper": upper}
+                raise BoundsError(refusal("from_zero", term=ex.shown(term), **ends))
             found.append(upper)
         return tuple(found)
 
@@ -250,7 +249,7 @@ class Columns:
             if not ((found[name] == 0) | (found[name] == 1) | np.isnan(found[name])).all():
                 raise DataError(refusal("event_codes", name=name, shown=ex.show_name(name)))
         for name in self.whole & found.keys():
-            if (np.floor(x := found[name]) < x).any():
+            if (np.floor(values := found[name]) < values).any():
                 raise DataError(refusal("not_whole", name=name))
         for x in (x for x in self.ordered if x.column in names):
             found[x.key] = codes(frame[x.column], self.levels[x.column], x.column in self.lenient)
@@ -371,7 +370,7 @@ class Recipe:
         """Encoded covariates, written to ``out``."""
         inside = self._clipped(numeric, self.encoding.numeric_columns)
         with np.errstate(all="ignore"):
-            return self.encoding.matrix(inside, coded, self.intervals, out, len(out), self._ranges)
+            return self.encoding.matrix(inside, coded, self.intervals, out, len(out))
 
     def strata(self, numeric: Arrays, coded: Arrays) -> IntArray:
         """Stratum of each row."""
@@ -379,10 +378,6 @@ class Recipe:
         names = {name for factor in self.discrete.factors for name in ex.number_columns(factor)}
         with np.errstate(all="ignore"):
             return self.discrete.index(self._clipped(numeric, names), coded)
-
-    @cached_property
-    def _ranges(self) -> FloatArray:
-        return self.encoding.ranges(self.intervals)
 
     def _clipped(self, numeric: Arrays, names: Iterable[str]) -> dict[str, Any]:
         """Numbers within their ranges, missing ones in the middle, and which these are."""

@@ -24,7 +24,7 @@ from dpeffects.errors import DataError, OptionError, refusal
 from dpeffects.files import by_declaration
 from dpeffects.formula.encoding import Arrays
 from dpeffects.formula.expression import Expression, Number, Ordered, Survival
-from dpeffects.privacy.curator import GroupedSum, GroupedSums
+from dpeffects.privacy.curator import GroupedSum, GroupedSums, all_reads
 from dpeffects.privacy.domains import COUNT, Box, Cube
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.rows import (
@@ -196,7 +196,8 @@ class PrivateTable:
             arms = batch.arm_counts(design.columns.arm_count)
             return replace(table, arm_counts=tuple(arms.tolist()), batch=batch)
         first = [] if counted[0].weighted or design.missing else _first_sums(design)
-        asks = [BlockQuery(x, x.reads, recipe) for recipe, x in first]
+        read = [all_reads(*(f for x in sums for f in (x.phi, x.cells))) for _, sums in first]
+        asks = [BlockQuery(x, parts, how) for (how, x), parts in zip(first, read, strict=True)]
         *found, arms = table.look(asks, check=check)
         if arms.sum() != rows:
             raise DataError(refusal("changing_frame"))

@@ -139,16 +139,14 @@ class Encoding:
         bounds: Mapping[str, Interval],
         out: Floats | None = None,
         rows: int | None = None,
-        ranges: Floats | None = None,
     ) -> Floats:
         """Encode rows; every column is clipped to its range and scaled by it to [0, 1].
 
         The intercept stays 1; a column whose range has no width is 0. ``columns`` are numbers
         without missing values, clipped to ``bounds``; ``codes`` are positions in levels. ``out`` is
-        an array to fill, ``rows`` the number of rows where there is no column to count, ``ranges``
-        what `ranges` says, where it is known.
+        an array to fill, ``rows`` the number of rows where there is no column to count.
         """
-        ranges = self.ranges(bounds) if ranges is None else ranges
+        ranges = self.ranges(bounds)
         out = self.raw_matrix(columns, codes, out, rows)
         for j, column in enumerate(self.columns):
             values, (lower, upper) = out[:, j], ranges[j]

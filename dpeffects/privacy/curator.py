@@ -79,11 +79,6 @@ class GroupedSum(NamedTuple):
 class GroupedSums(tuple[GroupedSum, ...]):
     """Several sums, from one look at the rows."""
 
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The parts of a row that they read."""
-        return all_reads(*(f for x in self for f in (x.phi, x.cells)))
-
     def __call__(self, block: Block) -> Totals:
         """What a block adds to each."""
         return tuple(x(block) for x in self)
@@ -213,8 +208,8 @@ class Curator:
             rehearse(phi, within.columns, cells, self.width)
             grid = within.on(self.units, rate, most, self.weighted)
             summands.append(GroupedSum(phi, within.columns, cells, grid))
-        sums = GroupedSums(summands)
-        totals = self._source.fold(sums, *sums.reads)
+        reads = all_reads(*(f for x in asked for f in (x.phi, x.cells)))
+        totals = self._source.fold(GroupedSums(summands), *reads)
         exact = []
         for (_, _, cells, grid), total in zip(summands, totals, strict=True):
             moves = grid.reach.sensitivity(cells.size if cells else None, self._is_public(cells))
