@@ -322,11 +322,8 @@ class Estimation:
         if why:
             kin = (conditional_methods() if spec.conditional else registry()).values()
             others = [s.name for s in kin if s.guarantee == "exact" and _adds_up(s.options())]
-            raise OptionError(
-                refusal(
-                    "lazy_frame", method=spec, why=why, advice=advice, others=listed(others, 50)
-                )
-            )
+            facts = {"why": why, "advice": advice, "others": listed(others, 50)}
+            raise OptionError(refusal("lazy_frame", method=spec, **facts))
         if size:
             self.notes.append(f"Collected from the engine, in its order: {what}.")
 

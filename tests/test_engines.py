@@ -19,6 +19,7 @@ from dpeffects.design.arms import ARMS, TREATED, Outcome, ScaledSquare
 from dpeffects.design.clipped import AnyOutOfRange
 from dpeffects.errors import DataError
 from dpeffects.formula import parse
+from dpeffects.formula.expression import Column, Survival, evaluate
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.curator import GroupedSum, GroupedSums
 from dpeffects.privacy.domains import COUNT, Box, Cube
@@ -225,6 +226,27 @@ def test_rows_on_an_engine_are_read_as_few_times_as_releases_allow(call, most, m
     monkeypatch.setattr(table, "run", lambda *asked: looks.append(asked[1]) or run(*asked))
     assert answer(duckdb.from_df(data), call, epsilon=4) == expected
     assert len(looks) == most
+
+
+def test_a_life_table_comes_from_the_look_of_the_checks(monkeypatch):
+    """Times at the ends of intervals and beyond; cells of brute force, and of one look."""
+    duckdb = pytest.importorskip("duckdb")
+    rng, ends, looks, run = np.random.default_rng(6), np.linspace(0.0, 1.0, 7), [], engines.run
+    time = np.concatenate([rng.exponential(size=600), np.repeat(ends, 20), [2.0, 1e300]])
+    data = pd.DataFrame({"time": time, "event": np.arange(time.size) % 2, "t": 0})
+    data["t"] = rng.integers(0, 2, time.size)
+    before = (time[:, None] > ends[1:]).sum(axis=1)
+    there = (time > 1.0) | ((time == 1.0) & (data["event"] == 0))
+    cell = np.where(there, 12, 2 * np.minimum(before, 5) + data["event"])
+    outcome = Survival(Column("time"), Column("event"), tuple(ends.tolist()))
+    found = evaluate(outcome, {k: data[k].to_numpy(float) for k in ("time", "event")})
+    assert found.tolist() == cell.tolist()
+    asked = {"horizon": 1.0, "bins": 6, "epsilon": 1, "design": "randomised", "seed": 1}
+    expected = dpe.dp_survival("Surv(time, event) ~ t", data, **asked).to_dict()
+    monkeypatch.setattr(table, "run", lambda *given: looks.append(given[1]) or run(*given))
+    held = duckdb.from_df(data)
+    assert dpe.dp_survival("Surv(time, event) ~ t", held, **asked).to_dict() == expected
+    assert len(looks) == 1
 
 
 # --- what is refused, before anything is charged ------------------------------------------------

@@ -67,4 +67,4 @@ class ArmByCell:
 
     def __call__(self, rows: Block) -> IntArray:
         """Cells of some rows."""
-        return np.where(rows.treated, 0, self.count) + rows.outcome.astype(np.int64)
+        return rows.outcome.astype(np.int64) + self.count * ~rows.treated

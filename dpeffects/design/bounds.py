@@ -448,9 +448,8 @@ def find_bounds(
         if n and (share := 1.0 - float(inside.sum()) / n) - 3.0 * sd / n > _LOST:
             outside.append(f"about {100.0 * share:.0f} % of {name}")
     if failed:
-        raise BoundsError(
-            refusal("nothing_found", names=listed(failed, 99), write=skeleton(failed, []))
-        )
+        write = skeleton(failed, [])
+        raise BoundsError(refusal("nothing_found", names=listed(failed, 99), write=write))
     lost = f"Values clipped to ranges found privately: {', '.join(outside)}; declare them"
     lost = lost if outside else ""
     if bins is not MAGNITUDES:

@@ -122,9 +122,8 @@ class Design:
         for term in (outcome.first, outcome.second) if isinstance(outcome, ex.Pair) else ():
             lower, upper = range_of(term, intervals_of(self.bounds))
             if not (lower >= 0.0 and _NARROWEST <= upper <= 1.0 / _NARROWEST and lower < upper):
-                raise BoundsError(
-                    refusal("from_zero", term=ex.shown(term), lower=lower, upper=upper)
-                )
+                ends = {"lower": lower, "upper": upper}
+                raise BoundsError(refusal("from_zero", term=ex.shown(term), **ends))
             found.append(upper)
         return tuple(found)
 
@@ -214,15 +213,13 @@ class Columns:
         """Number of each record's arm; who is not in the first is treated."""
         if self.computed is not None:
             return self._computed(frame, self.computed)
-        column, lenient = frame[self.treatment], self.treatment in self.lenient
+        name, lenient = self.treatment, self.treatment in self.lenient
         if self.arms is not None:
-            return codes(column, self.arms, lenient)
-        values = _plain(column, lenient)
+            return codes(frame[name], self.arms, lenient)
+        values = _plain(frame[name], lenient)
         known = np.nan_to_num(values) if lenient else values
         if values.dtype != np.bool_ and not ((known == 0) | (known == 1)).all():
-            raise DataError(
-                refusal("not_two_arms", name=(own := self.treatment), dose=ex.show_name(own))
-            )
+            raise DataError(refusal("not_two_arms", name=name, dose=ex.show_name(name)))
         return np.asarray(values == 1)
 
     def _computed(self, frame: nw.DataFrame[Any], treatment: ex.Expression | ex.Cut) -> IntArray:
@@ -252,7 +249,7 @@ class Columns:
             if not ((found[name] == 0) | (found[name] == 1) | np.isnan(found[name])).all():
                 raise DataError(refusal("event_codes", name=name, shown=ex.show_name(name)))
         for name in self.whole & found.keys():
-            if (found[name] % 1 > 0).any():
+            if (np.floor(values := found[name]) < values).any():
                 raise DataError(refusal("not_whole", name=name))
         for x in (x for x in self.ordered if x.column in names):
             found[x.key] = codes(frame[x.column], self.levels[x.column], x.column in self.lenient)
@@ -326,16 +323,9 @@ def missing_in(column: nw.Series[Any]) -> BoolArray:
     return np.asarray(column.is_null().to_numpy(), dtype=np.bool_)
 
 
-def has_missing(column: nw.Series[Any]) -> bool:
-    """Whether a value is null or NaN."""
-    if column.dtype.is_float() and not column.null_count():
-        return bool(np.isnan(np.asarray(column.to_numpy(), np.float64).min(initial=0.0)))
-    return column.null_count() > 0
-
-
 def refuse_missing(frame: nw.DataFrame[Any], names: Iterable[str]) -> None:
     """Refuse nulls and NaN by column."""
-    if bad := [name for name in names if has_missing(frame[name])]:
+    if bad := [name for name in names if missing_in(frame[name]).any()]:
         each = listed(f'"{name}": "complete"' for name in bad)
         raise DataError(refusal("missing_values", names=listed(bad), each=each))
 
@@ -373,7 +363,8 @@ class Recipe:
             return np.zeros(size)
         inside = self._clipped(numeric, ex.number_columns(self.outcome_term))
         with np.errstate(all="ignore"):  # what overflows or is undefined is clipped
-            return clip(ex.evaluate(self.outcome_term, inside), self.outcome_range)
+            made = ex.evaluate(self.outcome_term, inside)
+        return made if isinstance(self.outcome_term, ex.Column) else clip(made, self.outcome_range)
 
     def covariates(self, numeric: Arrays, coded: Arrays, out: FloatArray) -> FloatArray:
         """Encoded covariates, written to ``out``."""

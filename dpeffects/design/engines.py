@@ -218,6 +218,5 @@ def hide_engine_errors(frame: nw.LazyFrame[Any]) -> Iterator[None]:
     except DPEffectsError:
         raise
     except Exception as error:
-        raise DataError(
-            refusal("engine_failed", engine=frame.implementation.value, error=type(error).__name__)
-        ) from None
+        engine, kind = frame.implementation.value, type(error).__name__
+        raise DataError(refusal("engine_failed", engine=engine, error=kind)) from None

@@ -15,7 +15,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
-from dpeffects.design.arms import ARMS, TREATED, Outcome, ScaledSquare, arm_cells
+from dpeffects.design.arms import ARMS, TREATED, ArmByCell, Outcome, ScaledSquare, arm_cells
 from dpeffects.design.clipped import AnyOutOfRange
 from dpeffects.design.columns import Columns, Design, Recipe, refuse_missing
 from dpeffects.design.engines import AnyFrame, Combine, run
@@ -23,15 +23,16 @@ from dpeffects.design.sample import AnalysisSample
 from dpeffects.errors import DataError, OptionError, refusal
 from dpeffects.files import by_declaration
 from dpeffects.formula.encoding import Arrays
-from dpeffects.formula.expression import Expression, Number
+from dpeffects.formula.expression import Expression, Number, Ordered, Survival
 from dpeffects.privacy.curator import GroupedSum, GroupedSums, all_reads
-from dpeffects.privacy.domains import Box, Cube
+from dpeffects.privacy.domains import COUNT, Box, Cube
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.rows import (
     MOST_ROWS,
     ROWS,
     Block,
     ByRecord,
+    GroupIndex,
     Records,
     RowMetadata,
     Rows,
@@ -100,12 +101,15 @@ class RowBatch:
 
         Columns to ``check`` are read too, and have no missing values but where these may be.
         """
-        refuse_missing(frame, [name for name in check if name not in columns.lenient])
-        parts = counted[0].parts(frame, counted[1])
-        arm = columns.arm(frame)
-        several = arm if columns.arm_count > 2 else None
-        wanted = dict.fromkeys([*check, *names])
-        return cls(arm > 0, several, *columns.read(frame, wanted), parts)
+        try:
+            parts = counted[0].parts(frame, counted[1])
+            arm = columns.arm(frame)
+            several = arm if columns.arm_count > 2 else None
+            wanted = dict.fromkeys([*check, *names])
+            return cls(arm > 0, several, *columns.read(frame, wanted), parts)
+        except Exception:  # missing values, where they may not be, are no numbers and no levels
+            refuse_missing(frame, [name for name in check if name not in columns.lenient])
+            raise
 
     def arm_counts(self, arms: int) -> IntArray:
         """Number of rows of each arm, the reference first, whether they count or not."""
@@ -192,7 +196,8 @@ class PrivateTable:
             arms = batch.arm_counts(design.columns.arm_count)
             return replace(table, arm_counts=tuple(arms.tolist()), batch=batch)
         first = [] if counted[0].weighted or design.missing else _first_sums(design)
-        asks = [BlockQuery(x, all_reads(*(y.phi for y in x)), recipe) for recipe, x in first]
+        read = [all_reads(*(f for x in sums for f in (x.phi, x.cells))) for _, sums in first]
+        asks = [BlockQuery(x, parts, how) for (how, x), parts in zip(first, read, strict=True)]
         *found, arms = table.look(asks, check=check)
         if arms.sum() != rows:
             raise DataError(refusal("changing_frame"))
@@ -232,12 +237,9 @@ class PrivateTable:
     def require_same_kinds(self, groups: PrivateTable) -> None:
         """Refuse a column of a CSV file that the formula and the groups read in two ways."""
         for name in self.kinds.keys() & groups.kinds.keys() if self.on_engine else ():
-            if self.kinds[name] != groups.kinds[name]:
-                raise DataError(
-                    refusal(
-                        "two_readings", name=name, one=self.kinds[name], other=groups.kinds[name]
-                    )
-                )
+            one, other = self.kinds[name], groups.kinds[name]
+            if one != other:
+                raise DataError(refusal("two_readings", name=name, one=one, other=other))
 
     def column(self, *names: str) -> Rows | LazyRows:
         """Columns as they are, in the place of covariates; the first in that of the outcome too."""
@@ -278,10 +280,14 @@ class PrivateTable:
 
 def _first_sums(design: Design) -> list[tuple[Recipe | Unclipped, GroupedSums]]:
     """What most methods begin with, where all ranges are known: sums and squares of outcomes by
-    arm, and how many records have a value outside its range."""
+    arm, or a table of their cells, and how many records have a value outside its range."""
     n, recipe, names = design.n, design.recipe, design.declared
     found: list[tuple[Recipe | Unclipped, GroupedSums]] = []
-    if design.formula.outcome_columns:
+    count, outcome = design.values[-1], design.formula.outcome
+    if isinstance(outcome, Ordered | Survival) and count > 2:
+        cells = GroupIndex(ArmByCell(count), 2 * count)
+        found.append((recipe, GroupedSums([GroupedSum(None, 1, cells, COUNT.on(n, 1.0))])))
+    elif design.formula.outcome_columns:
         ends, cells = recipe.outcome_range, arm_cells(design.columns.arm_count)
         sums = GroupedSum(Outcome(), 1, cells, Box(*ends).on(n, 1.0))
         squares = GroupedSum(ScaledSquare(*ends), 1, cells, Box(0.0, 1.0).on(n, 1.0))

@@ -158,6 +158,8 @@ class Encoding:
             if (lower, upper) != (0.0, 1.0):
                 values -= lower
                 values /= upper - lower
+            elif all(isinstance(part.factor, Column) for part in column.parts):
+                continue  # clipped before
             # Clipped last: rounding above must not carry a value out of [0, 1].
             values[:] = clip(values, (0.0, 1.0))
         return out

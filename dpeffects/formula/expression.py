@@ -128,11 +128,12 @@ class Survival:
 
     def cell(self, time: NDArray[Any], event: NDArray[Any]) -> NDArray[np.float64]:
         """Cells of some rows."""
-        ends = np.asarray(self.edges[1:])
-        died = event > 0.5
-        there = (time > ends[-1]) | ((time == ends[-1]) & ~died)
-        inside = 2.0 * np.searchsorted(ends, time, side="left") + died
-        return np.where(there | np.isnan(time), 2.0 * ends.size, inside)
+        died, after, last = event > 0.5, np.zeros(time.shape, np.int16), self.edges[-1]
+        for edge in self.edges[1:-1]:  # faster than a binary search, as is arithmetic than `where`
+            after += time > edge
+        inside = (time < last) | ((time == last) & died)
+        top = self.cells - 1
+        return np.asarray(inside * (2 * after + died - top) + top, np.float64)
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,7 @@ def clip(values: FloatArray, interval: ex.Interval) -> FloatArray:
     array([0.  , 0.25, 1.  , 0.5 ])
     """
     lower, upper = interval
-    clipped = np.asarray(np.clip(values, lower, upper))
+    clipped = np.asarray(values.clip(lower, upper))
     if np.isnan(clipped.min(initial=upper)):  # one fast pass; repairs are rare
         clipped = np.where(np.isnan(clipped), middle(interval), clipped)
     return clipped

@@ -63,7 +63,7 @@ class GroupedSum(NamedTuple):
     def __call__(self, block: Block) -> IntArray:
         """What a block adds: a few rows at a time stay close to the processor."""
         phi, columns, cells, grid = self
-        size, rows = cells.size if cells else 1, max(ROWS // columns, 2**13)
+        size, rows = cells.size if cells else 1, max(ROWS // columns, 2**12)
         total: IntArray | int = 0
         for start in range(0, block.size, rows):
             some = block.some(slice(start, start + rows)) if block.size > rows else block

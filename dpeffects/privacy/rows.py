@@ -140,7 +140,7 @@ class GroupIndex:
         if value.dtype == np.bool_:
             return value.view(np.int8)  # 0 is a cell; so is 1, unless there is one cell only
         inside = (value >= 0) & (value < self.size)  # NaN is not inside either
-        return np.where(inside, value, self.size).astype(np.int64)
+        return (value if inside.all() else np.where(inside, value, self.size)).astype(np.int64)
 
 
 def evaluate(
