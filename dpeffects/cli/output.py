@@ -80,14 +80,14 @@ def check_files(args: argparse.Namespace) -> None:
         _refuse_devices(path)
     for word in filter(_is_word, (args.out, getattr(args, "record", None))):
         word_file(word)
-    known, ending = (*_ENDINGS, ENDING, ""), Path(args.out or "").suffix.lower()
-    if getattr(args, "format", "") is None and ending not in known:
-        raise OptionError(refusal("out_cannot_end", out=args.out, endings=", ".join(known[:-1])))
     outputs = [args.out, getattr(args, "save", None), *_record_files(args), *_plot_files(args)]
     paths = [path for path in outputs if path is not None]
     for path in paths:
         _check_file(args, path)
     file_output.check_apart(paths)
+    known, ending = (*_ENDINGS, ENDING, ""), Path(args.out or "").suffix.lower()
+    if getattr(args, "format", "") is None and ending not in known:
+        raise OptionError(refusal("out_cannot_end", out=args.out, endings=", ".join(known[:-1])))
 
 
 def _check_file(args: argparse.Namespace, path: str) -> None:
