@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
@@ -21,6 +21,7 @@ from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.budget import Budget, round_down
 from dpeffects.privacy.charges import Charge
 from dpeffects.request import Request, account_of
+from dpeffects.results import wording
 from dpeffects.results.several import SubsetEffects
 from dpeffects.seeded import noise_source
 
@@ -146,6 +147,7 @@ def _result(
     sizes = {name: estimation.size for name, estimation in made.items()}
     sample = first.table.sample
     whole = replace(sample, subset=read_condition(request.subset) if request.subset else None)
+    told = {name: notes for name, (_, notes) in results.items() if notes}
     delta = budget.delta if any(x.ledger.spent[1] for x in made.values()) else 0.0
     return SubsetEffects(
         **fields
@@ -160,7 +162,7 @@ def _result(
         effects=tuple(effect for effect, _ in results.values()),
         subsets=tuple(subsets.values()),
         disjoint=disjoint,
-        notes=tuple(_notes({name: notes for name, (_, notes) in results.items() if notes})),
+        notes=tuple(wording.with_whose([*told], [*told.values()], "{1}: {0}", len(told))),
         details={
             f"records in {name} (noisy)": f"{size:.0f}"
             for name, size in sizes.items()
@@ -168,16 +170,6 @@ def _result(
         }
         | ({STOOD_IN: first.stood_in} if first.stood_in else {}),
     )
-
-
-def _notes(notes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """Notes that all subsets have, and those of single ones by their names."""
-    common = [
-        note for note in next(iter(notes.values()), ()) if all(note in x for x in notes.values())
-    ]
-    yield from common
-    for name, own in notes.items():
-        yield from (f"{name}: {note}" for note in own if note not in common)
 
 
 def _spends(made: Mapping[str, Estimation], price: Charge | None) -> list[Charge]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -183,3 +184,17 @@ def test_bad_arguments(args, options, words):
 def test_what_is_no_effect_is_refused():
     with pytest.raises(OptionError, match="Balance has none"):
         dpe.compare(release("balance"))
+
+
+def test_an_estimate_that_is_too_imprecise_is_not_shown_beside_others(tmp_path):
+    docx = pytest.importorskip("docx")
+    fit = make()
+    noisy = replace(fit, released=replace(fit.released, laplace=(1e6,), possible=(-1.0, 1.0)))
+    assert "suppressed" in str(noisy.summary("short"))
+    both = dpe.compare(fit, noisy, names=["known", "noisy"])
+    assert cells(both)["treat", 0][1] == "suppressed"
+    (lines,) = [b for b in both.table().blocks if isinstance(b, Table)]
+    assert [row[1] == "suppressed" for row in lines.rows] == [False, True]
+    document = docx.Document(both.as_docx(tmp_path / "both.docx"))
+    found = [[cell.text for cell in row.cells] for row in document.tables[0].rows]
+    assert ["treat", cells(both)["treat", 0][0], "suppressed"] in found

@@ -453,10 +453,11 @@ SHELL = {
     "a design of balance": ("balance 'y ~ t' data.csv --epsilon 1 --design x", "It is for auto"),
     "randomised quantiles": ("qte 'y ~ t' data.csv --epsilon 1 --rct", "--design randomised."),
     "a word that nothing is near": (
-        "ate 'y ~ t' data.csv --epsilon 1 --plot x.png",
-        "unrecognized arguments: --plot x.png. (see",
+        "ate 'y ~ t' data.csv --epsilon 1 --qqq x.png",
+        "unrecognized arguments: --qqq x.png. (see",
     ),
-    "a picture for a text": ("ate 'y ~ t' data.csv --epsilon 1 --out x.pdf", "cannot be a picture"),
+    "a picture for a text": ("ate 'y ~ t' data.csv --epsilon 1 --out x.pdf", "written by --plot"),
+    "a sheet for a text": ("ate 'y ~ t' data.csv --epsilon 1 --out x.csv", "cannot be 'x.csv'"),
     "backticks in double quotes": (
         "ate ' ~ t' data.csv --epsilon 1",
         "in single quotes in a shell",

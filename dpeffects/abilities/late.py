@@ -467,7 +467,7 @@ class _OfLate(OfUnits, total=False):
     on_unadjusted: str
 
 
-@public_call(_OfLate, method="late", design={"help": "of the instrument"})
+@public_call(_OfLate, method="late", plot="draw the terms", design={"help": "of the instrument"})
 def dp_late(
     formula: str, data: Any, *, instrument: str, epsilon: float, **more: Unpack[_OfLate]
 ) -> LateEffect:

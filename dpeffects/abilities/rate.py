@@ -306,7 +306,7 @@ class RateEffects(TableEffects):
 # --- the call -----------------------------------------------------------------------------------
 
 
-@public_call(OfTables, method="rate")
+@public_call(OfTables, method="rate", plot="draw the rates, and their difference")
 def dp_rate(
     formula: str,
     data: Any,

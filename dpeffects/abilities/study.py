@@ -34,7 +34,7 @@ from dpeffects.estimators.spec import Contrasts, Options, PublicInfo
 from dpeffects.formula.discrete import joined
 from dpeffects.formula.expression import Categorical, Cut, source
 from dpeffects.inference import COUNTED, Unavailable, check_conf_level, noise_ratio
-from dpeffects.inference.estimate import with_another
+from dpeffects.inference.estimate import Estimate, with_another
 from dpeffects.inference.interaction import interaction
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn, agreeing
 from dpeffects.inference.range_ends import arms_warning
@@ -407,12 +407,17 @@ class StudyEffects(
         ends = (arms_warning(self._about(i)[0].name, x.means) for i, x in enumerate(self.effects))
         return with_another(super().estimate_warnings, *self._at_ends(ends), *self._imbalanced)
 
-    @property
-    def _imbalanced(self) -> Iterator[str]:
+    def _based(self, estimate: Estimate) -> Estimate:
+        warnings = with_another(estimate.warnings, self.method_warnings, *self._imbalanced)
+        return replace(super()._based(estimate), warnings=warnings)
+
+    @cached_property
+    def _imbalanced(self) -> list[str]:
         """Warn where arms that were declared to be randomised differ by more than chance."""
         declared = self.identification == "randomised" and "weights" not in self.sample
-        if declared and (row := unlike(list(table_one(self.sums)), self.sizes)):
-            yield _SAID["unlike"].format(variable_name(row["variable"], row["level"]), **row)
+        row = unlike(list(table_one(self.sums)), self.sizes) if declared else None
+        told = _SAID["unlike"].format
+        return [told(variable_name(row["variable"], row["level"]), **row)] if row else []
 
     @property
     def _missing(self) -> str:
@@ -433,13 +438,12 @@ class StudyEffects(
 
         For example, ``fit.effect_on("died").effect("ratio")`` is a risk ratio.
         """
-        if (label := errors.spelled(label, self.labels)) not in self.labels:
-            return self._one(label, "outcome")
-        column, pair = self._about(self.labels.index(label))
+        found = self._one(label, "outcome")
+        column, pair = self._about(self.labels.index(errors.spelled(label, self.labels)))
         arms = [self.sums.arms[arm] for arm in pair]
         compared = "" if len(self.sums.arms) == 2 else f" ({' - '.join(arms)})"
-        treatment = f"{self.treatment}{compared}"
-        return self._one(label, "outcome", outcome=column.name, treatment=treatment)
+        about: dict[str, Any] = {"outcome": column.name, "treatment": self.treatment + compared}
+        return replace(found, released=self._based(found.released), **about)
 
     def by(self, subgroup: str) -> several.SubsetEffects:
         """Effects on all outcomes in the subgroups of a factor, with simultaneous intervals.

@@ -80,14 +80,14 @@ def check_files(args: argparse.Namespace) -> None:
         _refuse_devices(path)
     for word in filter(_is_word, (args.out, getattr(args, "record", None))):
         word_file(word)
-    if getattr(args, "format", "") is None and Path(args.out or "").suffix in _PLOT_ENDINGS:
-        endings = ", ".join((*_ENDINGS, ENDING))
-        raise OptionError(refusal("out_cannot_picture", out=args.out, endings=endings))
     outputs = [args.out, getattr(args, "save", None), *_record_files(args), *_plot_files(args)]
     paths = [path for path in outputs if path is not None]
     for path in paths:
         _check_file(args, path)
     file_output.check_apart(paths)
+    known, ending = (*_ENDINGS, ENDING, ""), Path(args.out or "").suffix.lower()
+    if getattr(args, "format", "") is None and ending not in known:
+        raise OptionError(refusal("out_cannot_end", out=args.out, endings=", ".join(known[:-1])))
 
 
 def _check_file(args: argparse.Namespace, path: str) -> None:
@@ -194,7 +194,7 @@ def put_result(
             _check_file(args, path)
         _at_level(args, result.report)(args.record, overwrite=args.force)
     if getattr(args, "plot", None) is not None:
-        _write_plot(args, plot or result.plot)
+        _write_plot(args, plot or _at_level(args, result.plot))
 
 
 def _said_here(args: argparse.Namespace, summary: Summary) -> Summary:

@@ -93,8 +93,8 @@ class AnalysisSample:
         if not (subset is None or isinstance(subset, str)):
             raise OptionError(refusal("subset_condition_text", got=quoted(subset)))
         policies = missing_by_column(missing, formula)
-        read = formula.columns if read is None else read
-        of = {w: tuple(k for k, x in policies.items() if x == w and k in read) for w in MISSING}
+        policies = {k: x for k, x in policies.items() if read is None or k in read}
+        of = {w: tuple(k for k, x in policies.items() if x == w) for w in MISSING}
         return cls(
             unit=unit,
             max_rows=max_rows,

@@ -56,8 +56,9 @@ def size_words(result: ResultBase, always: bool = False) -> str:
     """n, and what it counts: records are named where that is ``always`` wanted."""
     if column_of(result.guarantee.unit):
         return f"{result.n:,} {counted(result.guarantee.unit)}, each with all of its rows"
-    if (size := result.sample.get("size", "")).startswith("about"):
-        return f"{result.n:,} records in the table (public), {size}"
+    size, some = result.sample.get("size", ""), {"subset", "missing, complete"}
+    if size.startswith("about") or some & result.sample.keys():
+        return f"{result.n:,} records in the table (public){', ' * bool(size)}{size}"
     return f"{result.n:,} records" if always else f"{result.n:,}"
 
 

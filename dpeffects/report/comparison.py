@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from dpeffects import summary
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, checked_call
 from dpeffects.guarantee import protected, status_warning
 from dpeffects.inference.intervals import check_conf_level
 from dpeffects.lazy import pd
 from dpeffects.report.journal_table import about, line
 from dpeffects.results.number_format import NOT_AVAILABLE, number
 from dpeffects.results.scaled import SCALES, check_scale
-from dpeffects.results.wording import capital, effect_cells, percent
+from dpeffects.results.wording import capital, effect_cells, percent, rows_of
 from dpeffects.summary import Summary
 
 _STATS = ("std_error", "conf_int")
@@ -45,14 +47,16 @@ class Comparison(summary.SummaryMixin):
         ``covers`` is what an interval is for: "effect", or "noise" where sampling error is left
         out.
         """
-        frame = _bound(self.names, [self._tidy(fit) for fit in self.fits])
+        frame = _bound(self.names, [fit.tidy(**self._asked) for fit in self.fits])
         if "covers" in frame:
             frame["covers"] = frame["covers"].fillna("effect")
         return frame
 
-    def _tidy(self, fit: Any) -> pd.DataFrame:
+    @property
+    def _asked(self) -> dict[str, Any]:
+        """What the rows of each fit are asked for."""
         scale = {} if self.scale == "difference" else {"scale": self.scale}
-        return fit.tidy(self.conf_level, **scale)
+        return {"conf_level": self.conf_level, **scale}
 
     def glance(self) -> pd.DataFrame:
         """One row for each fit: size, method, guarantee, share of noise."""
@@ -76,7 +80,7 @@ class Comparison(summary.SummaryMixin):
         """Return a table for a manuscript: one line an effect, and one footnote about each fit."""
         rows, feet = [], []
         for name, fit in zip(self.names, self.fits, strict=True):
-            found = self._tidy(fit).to_dict("records")
+            found = rows_of(fit, **self._asked)
             size = number(fit.n), number(fit.guarantee.epsilon)
             for row in found:
                 label = name if len(found) == 1 else f"{name}: {row['term']}"
@@ -104,15 +108,19 @@ class Comparison(summary.SummaryMixin):
         """Return the table as Markdown."""
         return self.summary().as_markdown()
 
+    def as_docx(self, path: str | PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the table to a Word file, in panels that fit a page; return the path."""
+        return self.summary(width=_WIDTH).as_docx(path, overwrite=overwrite)
+
     def __str__(self) -> str:
         return self.as_text()
 
     __repr__ = __str__
 
     def _column(self, fit: Any) -> Cells:
-        tidy, glance = self._tidy(fit), fit.glance().iloc[0]
+        tidy, glance = fit.tidy(**self._asked), fit.glance().iloc[0]
         cells: Cells = {}
-        for row in tidy.to_dict("records"):
+        for row in rows_of(fit, **self._asked):
             label = _unused(str(row["term"]), cells)
             cells[0, label, 0], cells[0, label, 1] = _effect(row, self.stat)
         facts = {name: tidy[name].iloc[0] for name in ("outcome", "estimand")} | dict(glance)
@@ -154,6 +162,7 @@ class Comparison(summary.SummaryMixin):
         return tuple(notes)
 
 
+@checked_call
 def compare(
     *fits: Any,
     names: Sequence[str] | None = None,
@@ -195,21 +204,19 @@ def compare(
     """
     if not fits:
         raise OptionError("compare needs at least one result: compare(fit1, fit2)")
+    scale = check_scale(scale)
     for fit in fits:
         if not all(hasattr(fit, name) for name in ("tidy", "glance", "report")):
             hint = "; write compare(*fits)" if isinstance(fit, list | tuple) else ""
             raise OptionError(f"compare takes results, not {type(fit).__name__}{hint}")
         if "estimate" not in fit.tidy():
             raise OptionError(f"compare takes effects; {type(fit).__name__} has none")
+        if scale != "difference" and not hasattr(fit, "means"):
+            told = "scale is for average effects, and {} has terms of its own: leave it out"
+            raise OptionError(told.format(type(fit).__name__))
     if stat not in _STATS:
         raise OptionError(f'stat must be "std_error" or "conf_int", got {stat!r}')
-    scale = check_scale(scale)
-    if scale != "difference":
-        stat = "conf_int"
-        for fit in fits:
-            if not hasattr(fit, "means"):
-                told = "scale is for average effects, and {} has terms of its own: leave it out"
-                raise OptionError(told.format(type(fit).__name__))
+    stat = stat if scale == "difference" else "conf_int"
     return Comparison(fits, _names(names, len(fits)), stat, check_conf_level(conf_level), scale)
 
 

@@ -128,7 +128,7 @@ def _budget(record: ResultBase) -> str:
     if len(charges) < len(record.charges):
         whose = "all subsets" if charges[0].claim == 31 else "the other half of the records"
         shared = f" It was shared with {whose}."
-    drawn = [charge.mechanism for charge in record.charges if charge.mechanism != "no draw"]
+    drawn = [x.mechanism for x in record.charges if not x.mechanism.startswith(("no draw", "none"))]
     how = f" (mechanism: {', '.join(dict.fromkeys(drawn))})" if drawn else ""
     noise = f" Noise: {record.noise_source}." if record.noise_source else ""
     size = "1 release" if len(charges) == 1 else f"{len(charges)} releases"

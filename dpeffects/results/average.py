@@ -97,11 +97,6 @@ class Result(SingleEstimateResult, picture="report.plots.interval_plots.estimate
         return cls.from_estimate(estimation.completed(released), **about)
 
     @property
-    def identification(self) -> str:
-        """How the effect is identified: one of `IDENTIFICATIONS`, or empty."""
-        return self.released.identification
-
-    @property
     def sampling_variance(self) -> float | Unavailable:
         """Sampling variance: the average of its plausible values, given the noisy release."""
         return inference.sampling_variance(self.released)

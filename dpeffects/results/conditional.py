@@ -21,7 +21,7 @@ from dpeffects.design.points import point_columns, point_labels
 from dpeffects.errors import OptionError, quoted
 from dpeffects.formula import Formula, parse
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Effects, Unavailable
+from dpeffects.inference.estimate import Effects, Unavailable, with_another
 from dpeffects.lazy import pd
 from dpeffects.results import wording
 from dpeffects.results.effect_function import EffectFunction
@@ -460,9 +460,7 @@ class CateEffects(SeveralEffects):
     @property
     def estimate_warnings(self) -> str:
         """Warnings about the estimates; empty where there are none."""
-        return "; ".join(
-            filter(None, (_SAID["overlap"] * self.overlap_weighted, super().estimate_warnings))
-        )
+        return with_another(_SAID["overlap"] * self.overlap_weighted, super().estimate_warnings)
 
     @property
     def _estimand(self) -> str:

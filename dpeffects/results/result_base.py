@@ -201,8 +201,8 @@ class ResultBase(ReportableResult, Coefficients, words="report.release_summary")
 
     @property
     def associated(self) -> bool:
-        """Whether the estimate is an association, not an effect."""
-        return False
+        """Whether this is an association: not adjusted for, and not declared to be randomised."""
+        return self.identification == "unadjusted"
 
     @property
     def warnings(self) -> str:
@@ -398,9 +398,9 @@ class SingleEstimateResult(ResultBase):
         return self.released.point
 
     @property
-    def associated(self) -> bool:
-        """Whether this is an association: not adjusted for, and not declared to be randomised."""
-        return self.released.associated
+    def identification(self) -> str:
+        """How the effect is identified: one of `IDENTIFICATIONS`, or empty."""
+        return self.released.identification
 
     @property
     def estimate_warnings(self) -> str:

@@ -14,7 +14,7 @@ from dpeffects.errors import OptionError, checked_call, not_among, spelled
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.inference import Effects, Estimate, Hypothesis, Unavailable, ratio_of, scales
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import NO_EFFECT
+from dpeffects.inference.estimate import NO_EFFECT, with_another
 from dpeffects.lazy import pd
 from dpeffects.results import wording
 from dpeffects.results.average import Result
@@ -22,7 +22,7 @@ from dpeffects.results.export import TIDY, effect_row, frame_of, or_nan, plain
 from dpeffects.results.hypothesis_test import Test, Tests, facts_tested
 from dpeffects.results.result_base import ResultBase
 from dpeffects.results.scaled import NO_ERROR, NO_MEANS, check_scale, mean_rows, scaled_effect
-from dpeffects.summary import Block, Summary, draw, show
+from dpeffects.summary import Block, Summary, draw, each_warning, show
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -53,14 +53,10 @@ class IdentificationMixin:
     method_warnings: str
 
     @property
-    def associated(self) -> bool:
-        """Whether these are associations: not adjusted for, and not declared to be randomised."""
-        return self.identification == "unadjusted"
-
-    @property
     def estimate_warnings(self) -> str:
         """Warnings about the estimates; empty where there are none."""
-        return "; ".join(filter(None, (NO_EFFECT if self.associated else "", self.method_warnings)))
+        none = NO_EFFECT if self.identification == "unadjusted" else ""
+        return with_another(none, self.method_warnings)
 
     def _based(self, estimate: Estimate) -> Estimate:
         return replace(estimate, identification=self.identification)
@@ -89,8 +85,10 @@ class SeveralEffects(SeveralRows, picture="report.plots.interval_plots.contrasts
 
     @property
     def estimate_warnings(self) -> str:
-        """Warnings about the estimates; empty where there are none."""
-        return "; ".join(dict.fromkeys(c for effect in self.effects for c in effect.warning_lines))
+        """Warnings about the estimates, with whose they are where some have none of them."""
+        told = [each_warning(*effect.warning_lines) for effect in self.effects]
+        count = sum(not math.isnan(effect.value) for effect in self.effects)
+        return with_another(*wording.with_whose(self.labels, told, "{0} (only {1})", count))
 
     @property
     def _named(self) -> Labels:
@@ -267,14 +265,10 @@ class SimultaneousEffects(SeveralEffects):
     _family: ClassVar[bool] = True
 
     @property
-    def associated(self) -> bool:
-        """Whether these are associations: not adjusted for, and not declared to be randomised."""
-        return any(effect.associated for effect in self.effects)
-
-    @property
     def identification(self) -> str:
-        """How the effects are identified: one of `IDENTIFICATIONS`, or empty."""
-        return self.effects[0].identification
+        """How the effects are identified; associations do not count where others are effects."""
+        found = [x.identification for x in self.effects if x.identification]
+        return min(found, key="unadjusted".__eq__, default="")
 
     def effect_conf_int(
         self, conf_level: float = 0.95, *, simultaneous: bool | None = None
@@ -330,15 +324,9 @@ class SimultaneousEffects(SeveralEffects):
     def _reading(self, conf_level: float, simultaneous: bool | None) -> list[str]:
         """Notes on how to read the numbers."""
         family = self._family_words(conf_level, simultaneous, self._named.each)
-        reasons: dict[str, list[str]] = {}
-        for label, effect in zip(self.labels, self.effects, strict=True):
-            if isinstance(effect.sampling, Unavailable):
-                reasons.setdefault(str(effect.sampling), []).append(label)
-        missing = [
-            f"Standard errors and intervals{of_some} are {why}."
-            for why, labels in reasons.items()
-            for of_some in ["" if len(labels) == len(self.labels) else f" of {', '.join(labels)}"]
-        ]
+        why = [[f" are {x.sampling}."] * isinstance(x.sampling, Unavailable) for x in self.effects]
+        told = wording.with_whose(self.labels, why, " of {1}{0}", len(why))
+        missing = [f"Standard errors and intervals{text}" for text in told]
         by_group = "groups" in self.details
         other = wording.narrower(self.identification == "randomised", "dp_ate") if by_group else ""
         return [family, *missing, wording.left_out(len(self.labels)), other]
@@ -376,9 +364,8 @@ class SimultaneousEffects(SeveralEffects):
         return ""
 
     def _lacks(self, conf_level: float) -> str:
-        sampling = self.effects[0].sampling
-        lost = isinstance(sampling, Unavailable)
-        return f"standard errors and intervals ({sampling})" if lost else ""
+        why = self.effects[0].sampling
+        return f"standard errors and intervals ({why})" if isinstance(why, Unavailable) else ""
 
     def _one(self, label: str, what: str, **changes: Any) -> Result:
         """One of the effects as a `Result`."""

@@ -96,7 +96,7 @@ def rows_of(result: Any, conf_level: float, **asked: Any) -> list[dict[Any, Any]
     rows = result.tidy(conf_level, **asked).to_dict("records")
     own = [result.released] if hasattr(result, "released") else getattr(result, "effects", ())
     for row, one in zip(rows, own, strict=False):
-        if isinstance(one, Estimate):
+        if isinstance(one, Estimate) and "scale" not in asked:
             row |= {"noise_ratio": ratio_of(one), "possible": one.possible}
     return list(rows)
 
@@ -187,6 +187,26 @@ def effect_words(result: Any) -> str:
         return f"the {relation(result)}"
     what = words_of(result.estimand)
     return f"the {what} ({result.estimand}) of {relation(result).removeprefix('effect of ')}"
+
+
+def with_whose(
+    labels: Sequence[str], texts: Sequence[Sequence[str]], form: str, count: int
+) -> list[str]:
+    """Texts of several effects, each once, with their labels where not all ``count`` have it.
+
+    Examples
+    --------
+    >>> with_whose(["a", "b"], [["late", "noisy"], ["late"]], "{1}: {0}", 2)
+    ['late', 'a: noisy']
+    """
+    whose: dict[str, list[str]] = {}
+    for label, own in zip(labels, texts, strict=True):
+        for text in dict.fromkeys(own):
+            whose.setdefault(text, []).append(label)
+    return [
+        text if len(own) >= count else form.format(text, ", ".join(own))
+        for text, own in whose.items()
+    ]
 
 
 def capital(text: str) -> str:

@@ -48,6 +48,14 @@ def test_an_office_from_nothing(files, capsys):
     assert run(capsys, "backup", "registry", "backup.zip")[0] == 0
 
 
+def test_a_codebook_that_is_not_filled_in_says_what_to_write(files, capsys):
+    Path("codebook.toml").write_text("[bounds]\nt = {}\ny = {range = [0, 1.5]}\n")
+    code, said = run(capsys, "init", "registry", *files)
+    assert code == 2
+    assert "codebook.toml declares no treatment of data.csv: fill in a range or levels" in said
+    assert not Path("registry").exists()
+
+
 def test_files_are_for_their_owner(files, capsys):
     run(capsys, "init", "registry", *files)
     assert Path("registry").stat().st_mode & 0o077 == 0

@@ -179,7 +179,7 @@ def _at_risk(ax: Any, fit: SurvivalEffects, curves: Any) -> None:
     last = len(fit.edges) - 1
     picked = np.unique(np.linspace(0, last, min(_TICKS, last) + 1).round().astype(int))
     ax.set_xticks([fit.edges[k] for k in picked], [number(fit.edges[k]) for k in picked])
-    weighted = " (weighted)" if fit.life.weighted else ""
+    weighted = " (weighted)" if fit.arm_table.unequal != (1.0, 1.0) else ""
     noise = max(float(fit.life.at_risk(fit.n)[1].max()), 1.0)
     step = 10.0 ** math.floor(math.log10(noise))  # digits below those of the noise say nothing
     ax.set_xlabel(f"Time\nNumber at risk{weighted}, privacy noise SD {noise:.0f}\n\n")

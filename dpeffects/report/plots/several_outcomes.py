@@ -110,14 +110,14 @@ def _rows(
     asked: dict[str, Any] = {"conf_level": conf_level, "simultaneous": simultaneous}
     effects = fit.tidy(**asked).to_dict("records")
     tests = fit.interactions(**asked).set_index(["term", "subgroup"])["p_value"].to_dict()
-    found = []
+    found, size = [], sum(fit.sizes.values()) if "size" in fit.sample else fit.n
     for factor in factors:
         part = fit.by(factor)
         own = part.tidy(**asked).to_dict("records")
-        found.append((factor, part.subsets, own, _sizes(fit, factor)))
+        found.append((factor, part.subsets, own, size * _shares(fit, factor)))
     for i, row in enumerate(effects):
         name = "Overall" if factors and len(effects) == 1 else str(row["term"])
-        whole = _row(fit, i, row, name, f"{fit.n:,}")
+        whole = _row(fit, i, row, name, f"{size:,.0f}")
         yield replace(whole, whole=True)
         for factor, levels, own, sizes in found:
             p = tests.get((row["term"], factor))
@@ -142,12 +142,12 @@ def _row(fit: StudyEffects, i: int, row: Any, label: str, records: str) -> _Row:
     return _Row(label, (text, records, ""), (column.low, column.high, what), drawn)
 
 
-def _sizes(fit: StudyEffects, factor: str) -> Any:
-    """Released numbers of records at the levels of a factor, of all n."""
+def _shares(fit: StudyEffects, factor: str) -> Any:
+    """Shares of the records at the levels of a factor, as released."""
     sizes = np.array([site.whole.sizes.sum() for site in fit.sums.sites])
     if factor in fit.subgroups:
         sizes = fit.sums.groups[fit.subgroups.index(factor)].sizes.sum(axis=0)
-    return fit.n * sizes / sizes.sum()
+    return np.maximum(sizes / sizes.sum(), 0.0)
 
 
 def _panels(rows: list[_Row]) -> list[tuple[str, list[_Row]]]:

@@ -313,8 +313,9 @@ class Policy:
         if bad:
             raise PolicyError(
                 f"{self.data} holds values that are missing, no numbers or no declared levels: "
-                f"{', '.join(bad)}. Correct the data, or declare what is missing; a value that "
-                "cannot be used would count as the middle of its range, its first level or control"
+                f"{', '.join(bad)}. Correct the data, declare a level for what is missing, or "
+                "leave columns out; a value that cannot be used would count as the middle of its "
+                "range, its first level or control"
             )
         for name in self.columns["treatment"]:
             if frame[name].nunique() < 2:

@@ -183,7 +183,13 @@ def _columns(codebook: Path, data: Path) -> dict[str, dict[str, Any]]:
         told = read_toml(documents.read(codebook), str(codebook), PolicyError)
         told = told.get("bounds", told)
     names = [name for name in column_names(str(data)) if name in declared]
-    return {x: entry for x in names if (entry := _column(declared[x], told.get(x)))}
+    found = {x: entry for x in names if (entry := _column(declared[x], told.get(x)))}
+    if not _roles(found)["treatment"]:
+        raise PolicyError(
+            f"{codebook} declares no treatment of {data}: fill in a range or levels of each column "
+            'that may be asked about, such as drug = {levels = ["no", "yes"]}'
+        )
+    return found
 
 
 def _column(declared: Any, told: Any) -> dict[str, Any]:
