@@ -190,7 +190,7 @@ def known() -> dict[str, str]:
 
 def find(name: str) -> Table:
     module = import_module(known()[name])
-    return module.TABLE if known()[name] == name else module.TABLES[name]
+    return module.TABLES[name] if hasattr(module, "TABLES") else module.TABLE
 
 
 class Kept:
