@@ -1,8 +1,7 @@
 """Every ability at one size and epsilon 1: how often its intervals cover, and what privacy costs.
 
-Each line is one number that a call gives. Its people have known effects, by the package's
-simulators where they have them. Widths and errors are over those of the same call without noise, on
-the same people; other sizes, epsilons and populations have pages of their own.
+Widths and errors are over those of the same call without noise, on the same people. Other sizes,
+epsilons and populations have pages of their own.
 """
 
 from __future__ import annotations
@@ -12,11 +11,10 @@ from typing import Any
 
 import by_arm
 import designs
-import groups
 import numpy as np
 import studies
-from harness import Table, grid, over, percent
-from known_truth import SE, Asked, part, wider
+from harness import grid, over, percent
+from known_truth import SE, Asked, covariates, part, table, wider
 
 import dpeffects as dpe
 
@@ -32,7 +30,7 @@ ROWS = {
 def rows(people: int, kind: str, n: int) -> Asked:
     """Rows that do not count alike: of clusters and of people, with weights, with gaps."""
     made = dpe.simulate(kind, n, people)
-    formula = f"outcome ~ treatment | {' + '.join(x for x in made.frame if x[0] == 'x')}"
+    formula = f"outcome ~ treatment | {covariates(made)}"
     return Asked("dp_ate", formula, made, {"treatment": 0.1}, ROWS[kind])
 
 
@@ -67,7 +65,7 @@ ABILITIES = {
     "dp_ate, units of several rows": (rows, {"kind": "repeated", "n": 20_000}),
     "dp_ate, weights": (rows, {"kind": "survey", "n": 10_000}),
     "dp_ate, missing outcomes": (rows, {"kind": "missing_outcomes", "n": 20_000}),
-    "dp_cate, groups": (groups.groups, {"population": "linear", "n": 10_000}),
+    "dp_cate, groups": (designs.groups, {"population": "linear", "n": 10_000}),
     "dp_late": (designs.late, LATE),
     "dp_did": (designs.did, DID),
     "dp_rate": (by_arm.rates, RATE),
@@ -85,7 +83,7 @@ ABILITIES = {
 
 def ask(people: int, ability: str, **more: Any) -> Asked:
     make, given = ABILITIES[ability]
-    return make(people, **given)._replace(plain=None, also=lambda fit: {})
+    return make(people, **given)._replace(plain=None)
 
 
 COLUMNS = {
@@ -94,11 +92,10 @@ COLUMNS = {
     "width over non-private": wider,
 }
 TABLES = {
-    "abilities": Table(
+    "abilities": table(
         "Every ability: coverage and cost of privacy at epsilon 1",
-        (part("", ask, grid(ability=ABILITIES), COLUMNS, by=("term",), csv="abilities"),),
-        f"{SE} Intervals of `dp_study` hold for all outcomes at once, and cover more often each. "
-        "Studies are confounded, and their intervals allow for curves that the formula lacks.",
-        minutes=6,
+        f"{SE} Intervals of `dp_study` hold for all outcomes at once, and cover more often each.",
+        5,
+        part("", ask, grid(ability=ABILITIES), COLUMNS, by=("term",), csv="abilities"),
     )
 }

@@ -10,7 +10,8 @@ import time
 
 import numpy as np
 import pandas as pd
-from harness import Part, Row, Table, apart, grid, mean
+from harness import Part, Row, apart, mean
+from known_truth import table
 
 import dpeffects as dpe
 
@@ -43,21 +44,10 @@ def run(people: int, noise: int, data: str, case: str, epsilon: float) -> Row:
     fit = dpe.dp_cate(formula, train, method, epsilon=epsilon, delta=1e-5, seed=noise, **options)
     truth = (test["mu1"] - test["mu0"]).to_numpy()
     if "release" in options:
-        return {"constant": truth.std(), "pehe": dpe.pehe(fit.estimates, truth), "covered": np.nan}
-    bands = fit.bands(test)
-    inside = (bands["conf_low"] <= truth) & (truth <= bands["conf_high"])
-    found = {"pehe": dpe.pehe(bands["effect"], truth), "covered": inside.mean()}
-    return {"constant": truth.std(), **found}
-
-
-def page(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    found = found.assign(covered=100 * found["covered"])
-    tables = {"PEHE": found, "Coverage of 95 % bands, in %": found.dropna(subset="covered")}
-    made = {}
-    for (title, own), value in zip(tables.items(), ("pehe", "covered"), strict=True):
-        wide = own.pivot(index=["data", "case"], columns="epsilon", values=value).round(2)
-        made[title] = wide.rename(columns=lambda e: f"eps {e:g}").reset_index()
-    return made
+        return {"pehe": dpe.pehe(fit.estimates, truth), "covered": np.nan, "constant": truth.std()}
+    low, high, effect = fit.bands(test)[["conf_low", "conf_high", "effect"]].to_numpy().T
+    found = {"pehe": dpe.pehe(effect, truth), "covered": ((low <= truth) & (truth <= high)).mean()}
+    return found | {"constant": truth.std()}
 
 
 def notes(found: pd.DataFrame) -> str:
@@ -65,30 +55,26 @@ def notes(found: pd.DataFrame) -> str:
     return (
         "PEHE of the best constant: "
         + ", ".join(f"{value:.2f} ({data})" for data, value in constant.items())
-        + ". Functions on data set 1 have 300 runs, sample and aggregate 3 (forests of 10 trees). "
-        "Bands cover noise, sampling and shrinkage, on average over points; the effect of data "
+        + ". Bands cover noise, sampling and shrinkage, on average over points; the effect of data "
         "set 1 is curved, and linear functions do not cover it."
     )
 
 
-def runs_of(data: str, case: str) -> int:
-    return (
-        3 if case == FOREST else 300 if (data, case[-10:]) == ("data set 1", ", function") else 20
-    )
-
-
 CELLS = [
-    cell | {"runs": runs_of(cell["data"], cell["case"])}
-    for cell in grid(data=DATA, case=[*CASES, FOREST], epsilon=(0.5, 1.0, 5.0))
+    {"data": data, "case": case, "epsilon": epsilon, "runs": runs}
+    for data in DATA
+    for case in [*CASES, FOREST]
+    for runs in [3 if case == FOREST else 300 if case[-10:] == ", function" else 20]
+    for epsilon in (0.5, 1.0, 5.0)
+    if data == "data set 1" or case != FOREST
 ]
 
 
 def measure(covariates: int, records: int) -> Row:
     """Fit and query a function of many covariates, in a process of its own."""
     x = np.random.default_rng(1).random((records, covariates + 2))
-    treated, names = x[:, -1] < 0.3 + 0.4 * x[:, 0], [f"x{j}" for j in range(covariates)]
-    frame = pd.DataFrame(x[:, :-2], columns=names)
-    frame = frame.assign(t=treated, y=x[:, 0] * treated + x[:, 1] + 0.2 * x[:, -2])
+    t, names = x[:, -1] < 0.3 + 0.4 * x[:, 0], [f"x{j}" for j in range(covariates)]
+    frame = pd.DataFrame(x[:, :-2], columns=names).assign(t=t, y=x[:, 0] * t + 0.2 * x[:, -2])
     bounds, start = {"y": (-1, 3), **dict.fromkeys(names, (0, 1))}, time.process_time()
     fit = dpe.dp_cate(f"y ~ t | {' + '.join(names)}", frame, epsilon=1, delta=1e-5, bounds=bounds)
     fitted = time.process_time()
@@ -100,23 +86,19 @@ def measure(covariates: int, records: int) -> Row:
 
 GROWTH = [{"covariates": 2, "records": n} for n in (12_500, 100_000)]
 GROWTH += [{"covariates": k, "records": 3_000} for k in (100, 400, 2_000)]
+COLUMNS = {name: mean(name, 6) for name in ("pehe", "covered", "constant")}
 TABLES = {
-    "cate": Table(
+    "cate": table(
         "Private conditional effects",
-        (
-            Part(
-                "", CELLS, run, {x: mean(x, 6) for x in ("pehe", "covered", "constant")}, csv="cate"
-            ),
-        ),
         notes,
-        page=page,
-        minutes=4,
+        4,
+        Part("", CELLS, run, COLUMNS, runs=20, csv="cate"),
     ),
-    "cate_growth": Table(
+    "cate_growth": table(
         "Growth of effect functions",
-        (Part("", GROWTH, lambda people, noise, **size: apart(measure, *size.values())),),
         "Seconds of the processor. The bar: 400 covariates and 3,000 records in 20 s.",
+        1.5,
+        Part("", GROWTH, lambda people, noise, **size: apart(measure, *size.values())),
         alone=True,
-        minutes=1.5,
     ),
 }
