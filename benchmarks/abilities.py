@@ -35,25 +35,21 @@ def rows(people: int, kind: str, n: int) -> Asked:
 
 
 @cache
-def regression_truth(kind: str, outcome: str) -> np.ndarray:
+def truth_of(kind: str) -> np.ndarray:
     frame = dpe.simulate(kind, 2_000_000, 10**6).frame
     columns = np.column_stack([np.ones(len(frame)), frame[["treatment", "x1", "x2", "x3"]]])
-    return np.linalg.lstsq(columns, frame[outcome].to_numpy(float), rcond=None)[0]
+    return np.linalg.lstsq(columns, frame["outcome"].to_numpy(float), rcond=None)[0]
 
 
 def moments(people: int, kind: str, n: int) -> Asked:
-    """A regression of released moments; counts of events have the square of their column too."""
-    outcome = "events" if kind == "rates" else "outcome"
-    more = " + I(events ** 2)" if kind == "rates" else ""
-    formula = f"{outcome} ~ treatment + x1 + x2 + x3"
-    return Asked(
-        "dp_moments",
-        f"{outcome}{more} ~ treatment | x1 + x2 + x3",
-        dpe.simulate(kind, n, people),
-        dict(zip(("treatment", "x1"), regression_truth(kind, outcome)[1:3], strict=True)),
-        {},
-        then=lambda fit: fit.regression(formula),
-    )
+    """A regression of released moments."""
+    truth = dict(zip(("treatment", "x1"), truth_of(kind)[1:3], strict=True))
+    made, formula = dpe.simulate(kind, n, people), "outcome ~ treatment {} x1 + x2 + x3"
+
+    def then(fit: Any) -> Any:
+        return fit.regression(formula.format("+"))
+
+    return Asked("dp_moments", formula.format("|"), made, truth, {}, then=then)
 
 
 LATE = {"outcome": "normal", "covariates": "none", "compliers": 0.4, "n": 5_000}
@@ -77,7 +73,6 @@ ABILITIES = {
     "dp_study, a study": (studies.adjusted, {"confounders": "confounded", "n": 20_000}),
     "dp_moments": (moments, {"kind": "confounded", "n": 20_000}),
     "dp_moments, an indicator": (moments, {"kind": "binary", "n": 20_000}),
-    "dp_moments, counts": (moments, {"kind": "rates", "n": 20_000}),
 }
 
 

@@ -84,22 +84,14 @@ ERRORS = {
     "ratio": over("error", "plain", 3),
 }
 ERRORS = {name: of("rmst_difference", make) for name, make in ERRORS.items()}
-SHAPES = [
-    {"n": n, "risk": risk, "shape": shape}
-    for n in (2_000, 5_000)
-    for risk, shape in ((0.3, 1.2), (0.5, 1.0), (0.5, 0.7), (0.5, 1.5), (0.8, 1.0))
-]
+KINDS = ((0.3, 1.2), (0.5, 1.0), (0.5, 0.7), (0.5, 1.5), (0.8, 1.0))
+SHAPES = [{"n": n, "risk": x, "shape": y} for n in (2_000, 5_000) for x, y in KINDS]
 RISKS = grid(n=(2_000, 20_000), epsilon=(1.0, 4.0), risk=(0.02, 0.3), treated=(0.1, 0.5))
 HELD = {x.replace("_", " "): of(x, percent("covered")) for x in TERMS}
 
 # --- quantiles ------------------------------------------------------------------------------------
 
 Q = (0.1, 0.25, 0.5, 0.75, 0.9)
-Draw = Callable[[Generator, Array], Array]
-
-
-def costs(rng: Generator, t: Array) -> Array:
-    return np.exp(rng.normal(7.6, 1.2, t.size) + 0.15 * t)
 
 
 def earnings(rng: Generator, t: Array) -> Array:
@@ -108,16 +100,15 @@ def earnings(rng: Generator, t: Array) -> Array:
     return np.where(none, 0.0, rng.gamma(1.3, 6000.0, t.size) * np.where(t, 1.1, 1.0))
 
 
-def visits(rng: Generator, t: Array) -> Array:
-    return rng.negative_binomial(1.2, 0.2, t.size) + (rng.random(t.size) < 0.2 * t)
-
-
-OUTCOMES: dict[str, tuple[Draw, tuple[float, float]]] = {
-    "log-normal costs": (costs, (0, 1e6)),
+OUTCOMES: dict[str, tuple[Callable[[Generator, Array], Array], tuple[float, float]]] = {
+    "log-normal costs": (lambda r, t: np.exp(r.normal(7.6, 1.2, t.size) + 0.15 * t), (0, 1e6)),
     "earnings, a third zero": (earnings, (0, 200_000)),
-    "t with 3 degrees": (lambda rng, t: 2.0 * rng.standard_t(3, t.size) + 0.5 * t, (-1000, 1000)),
-    "narrow, far apart": (lambda rng, t: rng.normal(50.0, 5.0, t.size) + 30.0 * t, (0, 1000)),
-    "visits (whole numbers)": (visits, (0, 365)),
+    "t with 3 degrees": (lambda r, t: 2.0 * r.standard_t(3, t.size) + 0.5 * t, (-1000, 1000)),
+    "narrow, far apart": (lambda r, t: r.normal(50.0, 5.0, t.size) + 30.0 * t, (0, 1000)),
+    "visits (whole numbers)": (
+        lambda r, t: r.negative_binomial(1.2, 0.2, t.size) + (r.random(t.size) < 0.2 * t),
+        (0, 365),
+    ),
 }
 
 
@@ -139,8 +130,8 @@ def quantiles(people: int, outcome: str, n: int, treated: float) -> Asked:
     t = rng.random(n) < treated
     y, truth = np.clip(draw(rng, t), *ends), quantile_truth(outcome)
     options = {"bounds": {"y": ends}, "quantiles": Q, **LOT}
-    data = pd.DataFrame({"y": y, "t": t})
-    return Asked("dp_qte", "y ~ t", data, truth, options, differences(y, t))
+    frame = pd.DataFrame({"y": y, "t": t})
+    return Asked("dp_qte", "y ~ t", frame, truth, options, differences(y, t))
 
 
 def over_own(runs: pd.DataFrame) -> str:
@@ -204,7 +195,7 @@ POWER = [
         (2000, 0.5, 1.0, "0.02, 0.045"),
     )
 ]
-NULL = [POWER[k] | {"risks": x} for k, x in ((0, "0.3, 0.3"), (1, "0.3, 0.3"), (3, "0.05, 0.05"))]
+NULL = [cell | {"risks": "0.3, 0.3"} for cell in POWER[:2]]
 TESTS = {name: mean(name) for name in ("Fisher", "number", "chance")}
 
 TABLES = {

@@ -16,13 +16,11 @@ from known_truth import table
 import dpeffects as dpe
 
 DATA = {"data set 1": ("cate_1", 2), "data set 2": ("cate_2", 30)}
-WAYS = {
-    "function": {},
-    "linear function": {"second_stage": "linear"},
-    "300 points": {"release": "points"},
-}
+LINEAR, POINTS = {"second_stage": "linear"}, {"release": "points"}
 CASES = {
-    f"{x.upper()}-learner, {way}": (f"{x}_learner", WAYS[way]) for way in WAYS for x in ("r", "dr")
+    f"{x.upper()}-learner, {way}": (f"{x}_learner", options)
+    for way, options in {"function": {}, "linear function": LINEAR, "300 points": POINTS}.items()
+    for x in ("r", "dr")
 }
 FOREST = "sample and aggregate, forest, 300 points"
 
@@ -31,13 +29,12 @@ def run(people: int, noise: int, data: str, case: str, epsilon: float) -> Row:
     name, columns = DATA[data]
     sample = dpe.simulate(name, n=3000, seed=people)
     train, test = sample[:2700], sample.frame.iloc[2700:]
-    method, options = CASES.get(case, ("sample_aggregate", WAYS["300 points"]))
+    method, options = CASES.get(case, ("sample_aggregate", POINTS))
     if case == FOREST:
         from sklearn.ensemble import RandomForestRegressor
 
-        width = 8.0 if columns == 2 else 16.0
         forest = RandomForestRegressor(10, min_samples_leaf=5, random_state=0)
-        options = options | {"outcome": forest, "effect_range": (-width, width)}
+        options = options | {"outcome": forest, "effect_range": (-8.0, 8.0)}
     if "release" in options:
         options = options | {"at": test}
     formula = "outcome ~ treatment | " + " + ".join(f"x{j + 1}" for j in range(columns))
@@ -55,8 +52,7 @@ def notes(found: pd.DataFrame) -> str:
     return (
         "PEHE of the best constant: "
         + ", ".join(f"{value:.2f} ({data})" for data, value in constant.items())
-        + ". Bands cover noise, sampling and shrinkage, on average over points; the effect of data "
-        "set 1 is curved, and linear functions do not cover it."
+        + ". Bands cover on average over points; linear functions do not cover a curved effect."
     )
 
 
