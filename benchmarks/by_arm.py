@@ -48,7 +48,7 @@ STUDIES = grid(events=EVENTS, treated=[0.5], n=[20_000], epsilon=[1.0])
 
 # --- survival -------------------------------------------------------------------------------------
 
-TERMS = ("risk_difference", "risk_ratio", "rmst_difference", "rmst_ratio", "hazard_ratio")
+TERMS = ("risk_difference", "rmst_difference", "risk_ratio", "rmst_ratio", "hazard_ratio")
 
 
 def kaplan_meier_mean(frame: pd.DataFrame) -> float:
@@ -65,16 +65,11 @@ def survival(people: int, n: int, risk: float, treated: float = 0.5, shape: floa
     always = {"prognosis": 0.0, "randomised": True, "horizon": 1.0, "censoring": 0.5}
     made = dpe.simulate("survival", n, people, **kind, **always)
     one, zero = (made.frame[[f"risk{k}", f"mu{k}"]].mean().to_numpy() for k in (1, 0))
-    known = [*zip(one - zero, one / zero, strict=True)]
+    truth = dict(zip(TERMS, [*(one - zero), *(one / zero), 0.6], strict=True))
     arms = [kaplan_meier_mean(made.frame.query(f"treatment == {arm}")) for arm in (1, 0)]
-    return Asked(
-        "dp_survival",
-        "Surv(time, event) ~ treatment",
-        made,
-        dict(zip(TERMS, [*known[0], *known[1], 0.6], strict=True)),
-        {"horizon": 1.0, "bins": 10, **LOT},
-        {"rmst_difference": arms[0] - arms[1]},
-    )
+    options, plain = {"horizon": 1.0, "bins": 10, **LOT}, {"rmst_difference": arms[0] - arms[1]}
+    formula = "Surv(time, event) ~ treatment"
+    return Asked("dp_survival", formula, made, truth, options, plain)
 
 
 RMST = "the difference in restricted means, epsilon 1, 10 bins"
@@ -184,17 +179,10 @@ def tested(people: int, noise: int, n: int, treated: float, epsilon: float, risk
     return {name: float(p <= 0.05) for name, p in found.items()}
 
 
-POWER = [
-    dict(zip(("n", "treated", "epsilon", "risks"), cell, strict=True))
-    for cell in (
-        (100, 0.5, 1.0, "0.3, 0.6"),
-        (200, 0.5, 0.3, "0.3, 0.6"),
-        (200, 0.5, 1.0, "0.3, 0.5"),
-        (1000, 0.5, 1.0, "0.05, 0.1"),
-        (1000, 0.2, 1.0, "0.2, 0.32"),
-        (2000, 0.5, 1.0, "0.02, 0.045"),
-    )
-]
+POWER = grid(n=[100], treated=[0.5], epsilon=[1.0], risks=["0.3, 0.6"])
+POWER += grid(n=[200], treated=[0.5], epsilon=[0.3], risks=["0.3, 0.6"])
+POWER += grid(n=[1_000], treated=[0.5], epsilon=[0.3, 1.0], risks=["0.4, 0.5", "0.05, 0.1"])
+POWER += grid(n=[1_000], treated=[0.2], epsilon=[1.0], risks=["0.2, 0.32"])
 NULL = [cell | {"risks": "0.3, 0.3"} for cell in POWER[:2]]
 TESTS = {name: mean(name) for name in ("Fisher", "number", "chance")}
 

@@ -53,14 +53,10 @@ def late(people: int, outcome: str, covariates: str, compliers: float, n: int) -
     columns = np.column_stack([np.ones(n), frame[x]])
     own = frame["z"] - columns @ np.linalg.lstsq(columns, frame["z"], rcond=None)[0]
     options = {"bounds": {"y": (0, 1), "x1": (-1, 1), "x2": (-1, 1)}, "instrument": "z"}
-    return Asked(
-        "dp_late",
-        f"y ~ d | {' + '.join(x)}" if x else "y ~ d",
-        frame,
-        {"late": truth_of(outcome, covariates, compliers)},
-        options | (LOT if covariates != "confounded" else {}),
-        {"late": float((own @ frame["y"]) / (own @ frame["d"]))},
-    )
+    options |= LOT if covariates != "confounded" else {}
+    truth = {"late": truth_of(outcome, covariates, compliers)}
+    plain = {"late": float((own @ frame["y"]) / (own @ frame["d"]))}
+    return Asked("dp_late", f"y ~ d{' | x1 + x2' * bool(x)}", frame, truth, options, plain)
 
 
 SIMPLE = {"outcome": ["normal"], "covariates": ["none"], "compliers": [0.4], "n": [5_000]}

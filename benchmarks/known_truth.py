@@ -75,19 +75,9 @@ def of(term: str, summary: Summary) -> Summary:
     return lambda runs: summary(runs[runs["term"] == term])
 
 
-def every(runs: pd.DataFrame) -> float:
-    """How often all intervals of a run cover at once, in per cent."""
-    return round(100.0 * runs.groupby("run")["covered"].min().mean(), 1)
-
-
 def typical(name: str) -> Summary:
     """The median without the sign."""
     return lambda runs: float(f"{runs[name].abs().median():.3g}")
-
-
-def wider(runs: pd.DataFrame) -> float:
-    """Median widths over those of intervals without privacy."""
-    return round(runs["width"].median() / runs["plain width"].median(), 2)
 
 
 WORTH = {

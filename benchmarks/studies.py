@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from harness import Part, Row, grid, over, percent, rounded
-from known_truth import LOT, SE, Asked, covariates, every, part, run, table
+from known_truth import LOT, SE, Asked, covariates, part, run, table
 
 import dpeffects as dpe
 
@@ -61,7 +61,8 @@ def family(runs: pd.DataFrame) -> Row:
     """Coverage of families, and median half-widths over those of the plan."""
     half, cell = runs.groupby("term")["width"].median() / 2.0, runs.attrs
     ratio = half / planned(*(cell[name] for name in ("kind", "n", "epsilon", "treated")))
-    return {"covered": every(runs), "against the plan": f"{ratio.min():.2f} to {ratio.max():.2f}"}
+    covered = round(100.0 * runs.groupby("run")["covered"].min().mean(), 1)
+    return {"covered": covered, "against the plan": f"{ratio.min():.2f} to {ratio.max():.2f}"}
 
 
 def noise_of(people: int, noise: int, kind: str, outcomes: int) -> Row:
