@@ -1,7 +1,6 @@
 """Every ability at one size and epsilon 1: how often its intervals cover, and what privacy costs.
 
-Widths and errors are over those of the same call without noise, on the same people. Other sizes,
-epsilons and populations have pages of their own.
+Widths and errors are over those of the same call without noise, on the same people.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from known_truth import SE, Asked, covariates, part, table
 
 import dpeffects as dpe
 
-ROWS = {
+ROWS: dict[str, dict[str, str]] = {
     "clustered": {"cluster": "village"},
     "repeated": {"unit": "person"},
     "survey": {"weights": "weight"},

@@ -15,10 +15,7 @@ from scipy.stats import fisher_exact
 
 import dpeffects as dpe
 
-Array = np.ndarray
-Generator = np.random.Generator
-
-# --- rates ----------------------------------------------------------------------------------------
+Array, Generator = np.ndarray, np.random.Generator
 
 EVENTS = {
     "common": {"rate": 0.2},
@@ -143,8 +140,6 @@ SAMPLE, LARGE = "the sample's quantiles, n = 10,000, epsilon 1", {"n": 10_000, "
 OWN = grid(outcome=OUTCOMES)
 SIZES = [cell | size for cell in OWN for size in (LARGE, {"n": 2_000, "treated": 0.1})]
 
-# --- ordered outcomes -----------------------------------------------------------------------------
-
 
 def ordered(people: int, n: int, trial: bool) -> Asked:
     """Four levels of a logistic variable that treatment shifts, and in a study a covariate too."""
@@ -157,8 +152,8 @@ def ordered(people: int, n: int, trial: bool) -> Asked:
     truth = {f"at least {k + 1}": one[k] - other[k] for k in range(3)}
     truth |= {"odds_ratio": math.exp(shift)} if trial else {}
     options = {"bounds": {"y": [0, 1, 2, 3], "x": (0, 1)}, **(LOT if trial else {})}
-    frame = pd.DataFrame({"y": y, "t": t, "x": x})
-    return Asked("dp_ordinal", f"y ~ t{' | x' * (not trial)}", frame, truth, options)
+    frame, formula = pd.DataFrame({"y": y, "t": t, "x": x}), f"y ~ t{' | x' * (not trial)}"
+    return Asked("dp_ordinal", formula, frame, truth, options)
 
 
 # --- the randomisation test -----------------------------------------------------------------------

@@ -1,7 +1,6 @@
-"""Calls about people whose truth is known: what a run of any ability says, and its columns.
+"""Calls about people whose truth is known: an ability declares people, a call and what is true.
 
-An ability declares people, a call and what is true (`Asked`). One run makes the call, and beside it
-an estimate without privacy: a textbook's, or that of the same call without noise.
+One run makes the call, and beside it an estimate without privacy.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ import dpeffects as dpe
 class Asked(NamedTuple):
     """One call, and what is true by the terms of its table.
 
-    ``plain`` are estimates without privacy by term; None stands for those of `dpe.reference`.
-    ``then`` reads the table of the terms from what the call returns.
+    ``plain`` are a textbook's estimates without privacy; None stands for the same call without
+    noise. ``then`` reads the table of the terms from what the call returns.
     """
 
     call: str

@@ -23,21 +23,13 @@ def asked_of(kind: str, outcomes: int) -> tuple[str, dict[str, Any]]:
     return f"{' + '.join(bounds)} ~ t", {"bounds": bounds, **LOT}
 
 
-def trial(
-    people: int,
-    kind: str,
-    n: int,
-    outcomes: int = 20,
-    correlation: float = 0.0,
-    treated: float = 0.5,
-) -> Asked:
+def trial(people: int, kind: str, n: int, outcomes: int = 20, treated: float = 0.5) -> Asked:
     """People of a trial with many outcomes, half of them with an effect."""
     rng, (formula, options) = np.random.default_rng([people, 77]), asked_of(kind, outcomes)
-    t, common = rng.random(n) < treated, rng.standard_normal(n)
+    t = rng.random(n) < treated
     frame, truth = {"t": t * 1}, {}
     for j, (y, ends) in enumerate(options["bounds"].items()):
-        z = math.sqrt(correlation) * common + math.sqrt(1.0 - correlation) * rng.standard_normal(n)
-        effect = 0.3 * (j % 4 > 1)
+        z, effect = rng.standard_normal(n), 0.3 * (j % 4 > 1)
         if ends == [0, 1]:
             cuts = [NORMAL.inv_cdf(1.0 - RARE * (1.0 + x)) for x in (0.0, effect)]
             frame[y], truth[y] = (z > np.where(t, cuts[1], cuts[0])) * 1, RARE * effect
@@ -82,7 +74,6 @@ def noise_of(people: int, noise: int, kind: str, outcomes: int) -> Row:
 KINDS = ("normal", "rare")
 FAMILIES = grid(kind=KINDS, n=(2_000, 10_000), epsilon=(1.0, 4.0), treated=[0.5])
 FAMILIES += grid(kind=["rare"], n=[10_000], epsilon=[1.0], treated=[0.1])
-FAMILIES += grid(kind=["normal"], n=[10_000], epsilon=[1.0], treated=[0.5], correlation=[0.7])
 # --- treatments that were not randomised ----------------------------------------------------------
 
 
