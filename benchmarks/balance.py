@@ -27,5 +27,5 @@ TABLE = Table(
     (Part("", CELLS, run),),
     "Standard deviations of the noise in standardised mean differences before and after weighting "
     "(root mean square over columns), and what results state over that.",
-    minutes=1.5,
+    minutes=1,
 )

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pandas as pd
-from harness import Part, Row, apart, mean
+from harness import Part, Row, apart, grid, mean
 from known_truth import table
 
 import dpeffects as dpe
@@ -56,14 +56,11 @@ def notes(found: pd.DataFrame) -> str:
     )
 
 
-CELLS = [
-    {"data": data, "case": case, "epsilon": epsilon, "runs": runs}
-    for data in DATA
-    for case in [*CASES, FOREST]
-    for runs in [3 if case == FOREST else 300 if case[-10:] == ", function" else 20]
-    for epsilon in (0.5, 1.0, 5.0)
-    if data == "data set 1" or case != FOREST
-]
+FIRST, EPSILONS = ["data set 1"], (0.5, 1.0, 5.0)
+CELLS = grid(data=FIRST, case=[*CASES][:2], epsilon=EPSILONS, runs=[300])
+CELLS += grid(data=["data set 2"], case=[*CASES][:2], epsilon=EPSILONS, runs=[20])
+CELLS += grid(data=DATA, case=[*CASES][2:], epsilon=EPSILONS, runs=[20])
+CELLS += grid(data=FIRST, case=[FOREST], epsilon=EPSILONS, runs=[3])
 
 
 def measure(covariates: int) -> Row:
@@ -83,13 +80,13 @@ TABLES = {
     "cate": table(
         "Private conditional effects",
         notes,
-        4,
+        3,
         Part("", CELLS, run, COLUMNS, runs=20, csv="cate"),
     ),
     "cate_growth": table(
         "Growth of effect functions",
         "3,000 records; seconds of the processor. The bar: 400 covariates in 20 s.",
-        1.5,
+        1,
         Part("", GROWTH, lambda people, noise, **size: apart(measure, *size.values())),
         alone=True,
     ),

@@ -189,7 +189,7 @@ def known() -> dict[str, str]:
 
 
 def find(name: str) -> Table:
-    module = import_module(known()[name])
+    module = import_module(known().get(name, name))
     return module.TABLES[name] if hasattr(module, "TABLES") else module.TABLE
 
 
