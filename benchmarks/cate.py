@@ -1,90 +1,50 @@
-"""Error of private conditional effects (PEHE) on the data sets of paper 001, by epsilon.
+"""Private conditional effects: errors (PEHE) and bands on the data sets of paper 001, and growth.
 
 3,000 records, of which 2,700 train and 300 are queries; delta = 1e-5; private nuisances included.
-Epsilon = infinity stands for 10^6, where noise is negligible. A constant (the true average effect)
-scores the standard deviation of the effect. Coverage is that of the 95 % band for the effect,
-averaged over queries. Noise is seeded.
 """
 
 from __future__ import annotations
 
+import resource
+import time
+
 import numpy as np
 import pandas as pd
-from harness import Part, Table, grid, mean
+from harness import Part, Row, apart, grid, mean
+from known_truth import table
 
 import dpeffects as dpe
 
 DATA = {"data set 1": ("cate_1", 2), "data set 2": ("cate_2", 30)}
-BARS = {("data set 1", 1.0): 0.75, ("data set 1", 5.0): 0.55}
-_POINTS = {"release": "points"}
+LINEAR, POINTS = {"second_stage": "linear"}, {"release": "points"}
 CASES = {
-    "R-learner, function": ("r_learner", {}),
-    "DR-learner, function": ("dr_learner", {}),
-    "R-learner, function, noise by the kernel": ("r_learner", {"noise": "kernel"}),
-    "DR-learner, function, noise by the kernel": ("dr_learner", {"noise": "kernel"}),
-    "R-learner, linear function": ("r_learner", {"second_stage": "linear"}),
-    "DR-learner, linear function": ("dr_learner", {"second_stage": "linear"}),
-    "R-learner, 300 points": ("r_learner", _POINTS),
-    "DR-learner, 300 points": ("dr_learner", _POINTS),
-    "R-learner, 300 points, independent noise": ("r_learner", {**_POINTS, "noise": "kernel"}),
-    "DR-learner, 300 points, independent noise": ("dr_learner", {**_POINTS, "noise": "kernel"}),
-    "sample and aggregate, forest, 300 points": (
-        "sample_aggregate",
-        {**_POINTS, "learner": "forest"},
-    ),
+    f"{x.upper()}-learner, {way}": (f"{x}_learner", options)
+    for way, options in {"function": {}, "linear function": LINEAR, "300 points": POINTS}.items()
+    for x in ("r", "dr")
 }
-EPSILONS = (0.1, 0.5, 1.0, 5.0, 10.0, 1e6)
+FOREST = "sample and aggregate, forest, 300 points"
 
 
-def run(people: int, noise: int, data: str, case: str, epsilon: float):
+def run(people: int, noise: int, data: str, case: str, epsilon: float) -> Row:
     name, columns = DATA[data]
-    method, options = CASES[case]
-    options = dict(options)
     sample = dpe.simulate(name, n=3000, seed=people)
     train, test = sample[:2700], sample.frame.iloc[2700:]
-    formula = "outcome ~ treatment | " + " + ".join(f"x{j + 1}" for j in range(columns))
-    if options.pop("learner", None):
+    method, options = CASES.get(case, ("sample_aggregate", POINTS))
+    if case == FOREST:
         from sklearn.ensemble import RandomForestRegressor
 
-        width = 8.0 if columns == 2 else 16.0
         forest = RandomForestRegressor(10, min_samples_leaf=5, random_state=0)
-        options |= {"outcome": forest, "effect_range": (-width, width)}
-    if options.get("release") == "points":
-        options["at"] = test
+        options = options | {"outcome": forest, "effect_range": (-8.0, 8.0)}
+    if "release" in options:
+        options = options | {"at": test}
+    formula = "outcome ~ treatment | " + " + ".join(f"x{j + 1}" for j in range(columns))
     fit = dpe.dp_cate(formula, train, method, epsilon=epsilon, delta=1e-5, seed=noise, **options)
     truth = (test["mu1"] - test["mu0"]).to_numpy()
-    found = {"constant": truth.std()}
-    if isinstance(fit, dpe.CateEffects):
-        return found | {"pehe": dpe.pehe(fit.estimates, truth), "covered": np.nan}
-    bands = fit.bands(test)
-    inside = (bands["conf_low"] <= truth) & (truth <= bands["conf_high"])
-    return found | {"pehe": dpe.pehe(bands["effect"], truth), "covered": inside.mean()}
-
-
-def table(found: pd.DataFrame, value: str) -> pd.DataFrame:
-    wide = found.pivot(index=["data", "case"], columns="epsilon", values=value)
-    names = {e: "inf" if e > 1e5 else f"eps {e:g}" for e in wide.columns}
-    order = [(d, c) for d in DATA for c in CASES if (d, c) in wide.index]
-    return wide.rename(columns=names).loc[order].round(2).reset_index()
-
-
-def page(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    bars = [
-        {"data": data, "epsilon": epsilon, "bar": bar}
-        | {
-            name: _at(found, data, f"{name}, function", epsilon)
-            for name in ("R-learner", "DR-learner")
-        }
-        for (data, epsilon), bar in BARS.items()
-    ]
-    smooth = found[~found["case"].str.contains("linear")].dropna(subset=["covered"])
-    return {
-        "Bars (exact function release, private nuisances)": pd.DataFrame(bars),
-        "PEHE": table(found, "pehe"),
-        "Coverage of 95 % bands, in %": table(
-            smooth.assign(covered=100 * smooth["covered"]), "covered"
-        ),
-    }
+    if "release" in options:
+        return {"pehe": dpe.pehe(fit.estimates, truth), "covered": np.nan, "constant": truth.std()}
+    low, high, effect = fit.bands(test)[["conf_low", "conf_high", "effect"]].to_numpy().T
+    found = {"pehe": dpe.pehe(effect, truth), "covered": ((low <= truth) & (truth <= high)).mean()}
+    return found | {"constant": truth.std()}
 
 
 def notes(found: pd.DataFrame) -> str:
@@ -92,26 +52,42 @@ def notes(found: pd.DataFrame) -> str:
     return (
         "PEHE of the best constant: "
         + ", ".join(f"{value:.2f} ({data})" for data, value in constant.items())
-        + ". Sample and aggregate is an average of 3 runs (forests of 10 trees; effects within "
-        "8, or 16 for data set 2). Bands cover noise, sampling and shrinkage, on average over "
-        "points. The paper's finite release is in vignettes/heterogeneous_effects.py."
+        + ". Bands cover on average over points; linear functions do not cover a curved effect."
     )
 
 
-def _at(found: pd.DataFrame, data: str, case: str, epsilon: float) -> float:
-    rows = found[(found.data == data) & (found.case == case) & (found.epsilon == epsilon)]
-    return round(float(rows["pehe"].iloc[0]), 3) if len(rows) else np.nan
+FIRST, EPSILONS = ["data set 1"], (0.5, 1.0, 5.0)
+CELLS = grid(data=FIRST, case=[*CASES][:2], epsilon=EPSILONS, runs=[300])
+CELLS += grid(data=["data set 2"], case=[*CASES][:2], epsilon=EPSILONS, runs=[20])
+CELLS += grid(data=DATA, case=[*CASES][2:], epsilon=EPSILONS, runs=[20])
+CELLS += grid(data=FIRST, case=[FOREST], epsilon=EPSILONS, runs=[3])
 
 
+def measure(covariates: int) -> Row:
+    """Fit a function of many covariates to 3,000 records, in a process of its own."""
+    x = np.random.default_rng(1).random((3_000, covariates + 2))
+    t, names = x[:, -1] < 0.3 + 0.4 * x[:, 0], [f"x{j}" for j in range(covariates)]
+    frame = pd.DataFrame(x[:, :-2], columns=names).assign(t=t, y=x[:, 0] * t + 0.2 * x[:, -2])
+    bounds, start = {"y": (-1, 3), **dict.fromkeys(names, (0, 1))}, time.process_time()
+    dpe.dp_cate(f"y ~ t | {' + '.join(names)}", frame, epsilon=1, delta=1e-5, bounds=bounds)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return {"fit, s": round(time.process_time() - start, 1), "peak memory, GiB": round(peak, 2)}
+
+
+GROWTH = [{"covariates": k} for k in (2, 100, 400, 2_000)]
 COLUMNS = {name: mean(name, 6) for name in ("pehe", "covered", "constant")}
-CELLS = [
-    cell | {"runs": 3 if cell["case"].startswith("sample") else 20}
-    for cell in grid(data=DATA, case=CASES, epsilon=EPSILONS)
-]
-TABLE = Table(
-    "Private conditional effects",
-    (Part("", CELLS, run, COLUMNS, runs=20, csv="cate"),),
-    notes,
-    page=page,
-    minutes=4,
-)
+TABLES = {
+    "cate": table(
+        "Private conditional effects",
+        notes,
+        3,
+        Part("", CELLS, run, COLUMNS, runs=20, csv="cate"),
+    ),
+    "cate_growth": table(
+        "Growth of effect functions",
+        "3,000 records; seconds of the processor. The bar: 400 covariates in 20 s.",
+        1,
+        Part("", GROWTH, lambda people, noise, **size: apart(measure, *size.values())),
+        alone=True,
+    ),
+}

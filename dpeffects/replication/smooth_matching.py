@@ -29,7 +29,7 @@ Where this differs from the paper, and why:
   sensitivity of its own as the paper does, which takes strata of thousands to be of use.
 
 At (epsilon, delta) = (1, 1e-5) the scale of the noise in 20 strata with arms of 1,000 is 4.4 B / n
-(means), 6.6 B / n (round robin) and 24 B / n (the paper); see benchmarks/smooth_sensitivity.py.
+(means), 6.6 B / n (round robin) and 24 B / n (the paper).
 
 A declared stratum without records, or with one arm, is a few records away from a large weight. Do
 not declare combinations that cannot occur, and cut coarsely: both arms of every stratum should

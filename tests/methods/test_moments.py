@@ -257,7 +257,7 @@ def test_releases_have_the_noise_that_they_state(data: pd.DataFrame, delta: floa
 
 @pytest.mark.long
 def test_intervals_cover_at_moderate_noise() -> None:
-    """A small version of benchmarks/moments.py: 40 draws of people and noise, 7 coefficients."""
+    """40 draws of people and noise, 7 coefficients; benchmarks/abilities.py has more draws."""
     truth = smf.ols("cost ~ t + age + sex + " + LEVELS, people(400_000, 99)).fit().params
     hits = []
     for seed in range(40):

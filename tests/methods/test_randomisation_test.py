@@ -168,7 +168,7 @@ def released(design, successes, statistic, rng):
     ],
 )
 def test_p_values_keep_their_level(design, successes, epsilon):
-    """100 p-values each, seeds fixed; benchmarks/randomisation_test.py has more."""
+    """100 p-values each, seeds fixed; benchmarks/by_arm.py has more."""
     rng = np.random.default_rng(5)
     statistic = RandomisationStatistic(design, 1 / (0.75 * epsilon), 1 / (0.25 * epsilon))
     found = np.array(

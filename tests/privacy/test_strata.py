@@ -135,6 +135,17 @@ def test_smooth_sensitivity_of_the_estimate(n, strata, weights, beta, paper):
         assert (2.0 * ours <= printed).all()  # centring alone gives half
 
 
+def test_noise_of_twenty_strata_is_as_the_method_says():
+    """B / n at (1, 1e-5), arms of 1,000, at the best rate: the docstring of `smooth_matching`."""
+    counts = StratumCounts(np.full(20, 1000), np.full(20, 1000), False)
+    choices = [x for k in range(4, 19) if (x := widest(Share(1.0, 1e-5), k / 20))]
+    for weights, said in (("means", 4.4), ("round_robin", 6.6)):
+        found = min(counts.estimate_sensitivity(x.beta, weights) / x.rate for x in choices)
+        assert found == pytest.approx(said, abs=0.05)
+    paper = counts.estimate_sensitivity(0.5 / math.log(2e5), "round_robin", True) / 0.5
+    assert paper == pytest.approx(24.0, abs=0.5)
+
+
 @pytest.mark.parametrize(("n", "strata", "weights"), WORLDS)
 def test_variance_on_all_small_datasets(n, strata, weights):
     w = world(n, strata, weights)
