@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ LIMIT, PEAK = 800, 600
 LOADS = "pandas, which loads the columns"
 X, OUTCOMES, MANY = ([f"x{k}" for k in range(width)] for width in (10, 20, 200))
 GROUPS = "cut({}, [0, 0.25, 0.5, 0.75, 1])"
-Act = Callable[..., Any]
+FOLDER, Act = Path(tempfile.gettempdir()) / "dpeffects-scale", Callable[..., Any]
 
 
 def file(n: int, width: int) -> Path:
@@ -39,10 +40,9 @@ def file(n: int, width: int) -> Path:
     event of which 30 % are censored."""
     import duckdb
 
-    path = Path(tempfile.gettempdir()) / "dpeffects-scale" / f"{n}x{width}.parquet"
-    if path.exists():
+    if (path := FOLDER / f"{n}x{width}.parquet").exists():
         return path
-    path.parent.mkdir(exist_ok=True)
+    FOLDER.mkdir(exist_ok=True)
     columns = ", ".join(f"random() AS x{k}" for k in range(width))
     duckdb.sql("SELECT setseed(0.5)")
     duckdb.sql(
@@ -107,8 +107,8 @@ def neighbours(rows: Any) -> None:
 
     x, t = columns(rows, "t")
     score = (1 / (1 + np.exp(1.5 - x[:, :3].sum(axis=1))))[:, None]
-    for one, other in ((score[t == 1], score[t == 0]), (score[t == 0], score[t == 1])):
-        NearestNeighbors(n_neighbors=5).fit(one).kneighbors(other)
+    for arm in (0, 1):
+        NearestNeighbors(n_neighbors=5).fit(score[t == arm]).kneighbors(score[t != arm])
 
 
 class Call(NamedTuple):
@@ -120,8 +120,7 @@ class Call(NamedTuple):
     most: float = np.nan
 
 
-TRIAL = {"design": "randomised"}
-SURVIVAL = {"horizon": 1, "bins": 10, **TRIAL}
+SURVIVAL = {"horizon": 1, "bins": 10, "design": "randomised"}
 BY_GROUP = {"release": "groups", "by": GROUPS.format("x0"), "delta": 1e-7}
 CELLS = "t, CASE WHEN time >= 1 AND event = 0 THEN 20 ELSE 2 * floor(time * 10) + event END"
 MOMENTS = ", ".join(f"avg({x}), var_samp({x})" for x in OUTCOMES)
@@ -133,7 +132,7 @@ CALLS = {
         *("DuckDB, a group by cells", query("1", CELLS), 4.0),
     ),
     "study, 20 outcomes": Call(
-        asking("dp_study", " + ".join(OUTCOMES), **TRIAL),
+        asking("dp_study", " + ".join(OUTCOMES), design="randomised"),
         *("DuckDB, a group by", query(MOMENTS), 3.0),
     ),
     "auto": Call(effect("auto"), "scikit-learn, two models", two_models, 1.25),
@@ -187,14 +186,6 @@ MEASURED = {
 # The same calls on other engines, in fresh processes, and in memory
 
 
-def polars(path: Path) -> Any:
-    return __import__("polars").scan_parquet(path)
-
-
-def dask(path: Path) -> Any:
-    return __import__("dask.dataframe").dataframe.read_parquet(path, split_row_groups=True)
-
-
 def spark(path: Path) -> Any:
     from pyspark.sql import SparkSession
 
@@ -204,7 +195,13 @@ def spark(path: Path) -> Any:
     return session.read.parquet(str(path))
 
 
-ENGINES = {"pandas": pd.read_parquet, "DuckDB": str, "polars": polars, "Dask": dask, "Spark": spark}
+ENGINES: dict[str, Act] = {
+    "pandas": pd.read_parquet,
+    "DuckDB": str,
+    "polars": lambda path: import_module("polars").scan_parquet(path),
+    "Dask": lambda path: import_module("dask.dataframe").read_parquet(path, split_row_groups=True),
+    "Spark": spark,
+}
 
 
 def engines(people: int, noise: int, method: str, records: int):
@@ -256,7 +253,7 @@ def fresh(people: int, noise: int, program: str):
 def in_memory(people: int, noise: int, method: str, n: int):
     """One call on the confounded simulation, after one that loads the libraries."""
     learner, formula = method.endswith("_learner"), dpe.data_info("confounded").formula
-    some = ("{}" if learner else GROUPS).format
+    some = "{}".format if learner else GROUPS.format
     if learner or method.endswith("_matching"):
         formula = f"outcome ~ treatment | {some('x1')} + {some('x2')}"
     act = dpe.dp_cate if learner else dpe.dp_ate
@@ -288,9 +285,18 @@ def of_first_calls(programs: pd.DataFrame, calls: pd.DataFrame) -> list[Bar]:
     own, made = programs.set_index("program")["processor seconds"], []
     for said, most, which in (("import", 0.3, "import dpeffects"), ("first call", 1.0, "^dp_")):
         some = own[own.index.str.contains(which)]
-        promise = f"{said}: at most {most:g} s of the processor"
-        made.append(Bar(promise, f"{some.max():g} s", [*some.index[some > most]]))
+        over = [*some.index[some > most]]
+        made.append(Bar(f"{said}: at most {most:g} s of the processor", f"{some.max():g} s", over))
     return made
+
+
+def into_guide(tables: dict[str, pd.DataFrame], *rows: pd.DataFrame) -> None:
+    """Put processor times beside those of peers between their marks in the guide."""
+    path, files = ROOT / "docs" / "guide" / "engines.md", tables["Files"]
+    kept = files[(files["records"] == 10**7) & (files["peer"] != "")]
+    made = kept[["method", "CPU s", "peer", "peer, CPU s"]].to_markdown(index=False)
+    before, rest = path.read_text().split("<!-- scale -->\n")
+    path.write_text(f"{before}<!-- scale -->\n{made}\n<!-- end -->{rest.split('<!-- end -->')[1]}")
 
 
 RUNS = {"diff_in_means": 5, "survival": 5, "effects by group": 1, "private_psm, label": 1}
@@ -303,7 +309,7 @@ ON_FILES = [
 SMALL = [{"method": "diff_in_means", "records": 10**5}, {"method": LOADS, "records": 10**5}]
 MATCHING = grid(method=["private_psm, label"], records=(250_000, 10**6, 5 * 10**6))
 MATCHING = [{**cell, "place": "memory"} for cell in MATCHING]
-METHODS = list(dict.fromkeys(dpe.methods()["method"]))
+IN_MEMORY = grid(method=dict.fromkeys(dpe.methods()["method"]), n=[10**5])
 LEAST = {"processor seconds": lambda runs: round(runs["s"].min(), 2)}
 SECONDS = {"seconds": lambda runs: round(runs["seconds"].min(), 3)}
 TABLES = {
@@ -320,6 +326,7 @@ TABLES = {
         alone=True,
         minutes=14,
         bars=bars,
+        after=into_guide,
     ),
     "speed_private_psm": Table(
         "Private matching in memory, beside plain nearest neighbours",
@@ -327,26 +334,19 @@ TABLES = {
         "Without privacy scores are known, and no model is fitted. Peak memory is that of the "
         "process, data of 20 columns included.",
         alone=True,
-        minutes=2,
+        minutes=3,
     ),
     "first_call": Table(
         "Fresh processes, and calls in memory",
         (
             Part("A fresh process", grid(program=PROGRAMS), fresh, LEAST, runs=5),
-            Part(
-                "One call",
-                grid(method=METHODS, n=(10**4, 10**5)),
-                in_memory,
-                SECONDS,
-                3,
-                csv="seconds",
-            ),
+            Part("One call", IN_MEMORY, in_memory, SECONDS, 2, csv="seconds"),
         ),
         "The least of the runs. pandas, which the data are in, takes more than half of a first "
         "call. Calls in memory: the confounded simulation, matching on strata by two covariates "
         "cut in four, `dp_cate` of two covariates; epsilon 1, delta 1e-6.",
         alone=True,
-        minutes=4,
+        minutes=3,
         bars=of_first_calls,
     ),
 }
