@@ -36,8 +36,7 @@ FOLDER, Act = Path(tempfile.gettempdir()) / "dpeffects-scale", Callable[..., Any
 
 
 def file(n: int, width: int) -> Path:
-    """Made once, by DuckDB: x uniform, t by a logit of three, y linear with noise, times to an
-    event of which 30 % are censored."""
+    """Made once, by DuckDB: x uniform, t by a logit, y linear, 30 % of the times censored."""
     import duckdb
 
     if (path := FOLDER / f"{n}x{width}.parquet").exists():
@@ -263,9 +262,6 @@ def in_memory(people: int, noise: int, method: str, n: int):
     return {"seconds": time.perf_counter() - start}
 
 
-# Tables
-
-
 def bars(calls: pd.DataFrame, engine: pd.DataFrame) -> list[Bar]:
     made = []
     for name, own in calls.groupby("method", sort=False):
@@ -306,9 +302,9 @@ ON_FILES = [
     *({"method": x, "records": 10**7, "runs": RUNS.get(x, 3)} for x in [*CALLS][:7]),
     {"method": LOADS, "records": 10**7, "runs": 1},
 ]
-SMALL = [{"method": "diff_in_means", "records": 10**5}, {"method": LOADS, "records": 10**5}]
-MATCHING = grid(method=["private_psm, label"], records=(250_000, 10**6, 5 * 10**6))
-MATCHING = [{**cell, "place": "memory"} for cell in MATCHING]
+SMALL = grid(method=["diff_in_means", LOADS], records=[10**5])
+SIZES = (250_000, 10**6, 5 * 10**6)
+MATCHING = grid(method=["private_psm, label"], records=SIZES, place=["memory"])
 IN_MEMORY = grid(method=dict.fromkeys(dpe.methods()["method"]), n=[10**5])
 LEAST = {"processor seconds": lambda runs: round(runs["s"].min(), 2)}
 SECONDS = {"seconds": lambda runs: round(runs["seconds"].min(), 3)}
