@@ -7,6 +7,7 @@ import shutil
 import sys
 import tracemalloc
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 import pytest
@@ -57,7 +58,7 @@ def frame(n=N, seed=0):
     t = rng.random(n) < 1 / (1 + np.exp(-x))
     y = 0.3 * x + 0.2 * t + 0.3 * rng.normal(size=n)
     g = np.array(["a", "b", "c"])[rng.integers(0, 3, n)]
-    return pd.DataFrame({"y": y, "x": x, "z": z, "t": t.astype(int), "g": g, "u": 50 * z})
+    return pd.DataFrame({"y": y, "x": x, "z": z, "t": t.astype(int), "g": g, "u": 50 * z, "d": 1})
 
 
 def answer(data, call, **more):
@@ -374,6 +375,19 @@ def test_batches_are_worked_off_a_few_at_a_time():
     assert most <= 2 * engines._THREADS + 2
 
 
+@pytest.mark.parametrize("holder", [polars_lazy, duckdb_relation, parquet])
+def test_batches_of_many_columns_have_fewer_rows(holder, tmp_path):
+    data = pd.DataFrame(np.zeros((40_000, 64)), columns=[f"x{k}" for k in range(64)])
+    (found,) = engines.run(
+        nw.from_native(engines.open_if_path(holder(data, tmp_path))).lazy(),
+        data.columns,
+        lambda batch: (np.array([len(batch)]),),
+        private_rows.joined,
+    )
+    assert found.sum() == len(data)
+    assert found.max() * 64 <= 2**20
+
+
 def test_memory_does_not_grow_with_the_file(tmp_path):
     duckdb = pytest.importorskip("duckdb")
     peaks, formula = [], parse("y ~ t | x")
@@ -396,8 +410,24 @@ def groups(data):
     return fit.to_dict()
 
 
-CLUSTER = {"means": lambda d: answer(d, "means"), "groups": groups}
-"""One look at the rows; functions of blocks: a propensity model, a function, sums by group."""
+def survival(data):
+    asked = {"horizon": 1, "bins": 4, "epsilon": 1, "design": "randomised", "seed": 1}
+    return dpe.dp_survival("Surv(z, d) ~ t", data, **asked).to_dict()
+
+
+def study(data):
+    asked = {"bounds": BOUNDS, "epsilon": 4, "design": "randomised", "seed": 1}
+    return dpe.dp_study("y + x + z ~ t", data, **asked).to_dict()
+
+
+CLUSTER = {
+    "means": lambda data: answer(data, "means"),
+    "groups": groups,
+    "survival": survival,
+    "study": study,
+}
+"""One look at the rows; functions of blocks: a propensity model, a function, sums by group; cells
+of a table; joint sums."""
 
 
 @pytest.fixture(scope="module")

@@ -221,10 +221,7 @@ READ = {
         *("part", "design", "method", "level", "population", "n", "epsilon", "runs"),
         *("refused", "absent", "cover95", "half_width"),
     ),
-    "scale": (
-        *("method", "records", "seconds", "of it noise", "peak GiB"),
-        *("peer, seconds", "peer, peak GiB"),
-    ),
+    "scale": ("method", "records", "CPU s", "peak MB", "peer", "peer, CPU s", "ratio of CPU s"),
     "seconds": ("method", "n", "seconds"),
     "sites_coverage": ("design", "rule", "covered"),
 }

@@ -349,7 +349,7 @@ def text() -> str:
 
 def ages() -> str:
     """Name the results that were measured on earlier code, if there are any."""
-    read = ("cate", "coverage", "leaderboard", "seconds", "sites_coverage")
+    read = ("cate", "coverage", "leaderboard", "first_call", "sites_coverage")
     pages = {name: RESULTS / f"{name}.md" for name in read}
     old = [name for name, page in pages.items() if on_age(page.read_text(encoding="utf-8"))]
     links = ", ".join(f"[{name.replace('_', ' ')}](benchmarks/{name}.md)" for name in old)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import glob
 import os
+import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,7 +34,7 @@ OnBatch = Callable[[nw.DataFrame[Any]], Totals]
 Combine = Callable[[Iterable[Totals]], Totals]
 """`added`, or `joined` where values of each record are asked for."""
 
-_BATCH = 4 * ROWS
+_BATCH, _ENTRIES = 4 * ROWS, 2**20
 _THREADS = os.cpu_count() or 1
 
 
@@ -79,7 +80,9 @@ def _with_duckdb(files: Sequence[str], headers: Sequence[Sequence[str]]) -> Any:
         kinds = {str((one.columns, one.types)) for one in map(duckdb.read_parquet, files)}
         if len(kinds) > 1:
             raise DataError("the files have different columns or types")
-        return duckdb.read_parquet(files, hive_partitioning=False, union_by_name=False)
+        # several threads, and reading ahead, would hold whole groups of rows at once
+        held = duckdb.connect().execute("SET threads = 1; SET disable_parquet_prefetching = true")
+        return held.read_parquet(files, hive_partitioning=False, union_by_name=False)
     names = headers[0]
     if len({name.lower() for name in names}) < len(names):
         raise DataError(refusal("duckdb_cannot_tell"))
@@ -149,11 +152,12 @@ def run(
         return function(frame)
     implementation, work = frame.implementation, partial(_on_batch, function=function)
     with hide_engine_errors(frame):
-        native: Any = frame.select(list(dict.fromkeys(names))).to_native()
+        native: Any = frame.select(wanted := list(dict.fromkeys(names))).to_native()
+        rows = min(_BATCH, max(_ENTRIES // len(wanted), ROWS // 8))
         if implementation.is_duckdb():
-            results = _streamed(native.to_arrow_reader(_BATCH), work)
+            results = _streamed(native.to_arrow_reader(rows), work)
         elif implementation.is_polars():
-            results = _streamed(native.collect_batches(chunk_size=_BATCH), work)
+            results = _streamed(native.collect_batches(chunk_size=rows), work)
         elif implementation.is_dask():
             results = _on_dask(native, work)
         else:
@@ -187,22 +191,17 @@ def _streamed(batches: Iterable[Any], work: _Work) -> Iterator[Totals | None]:
 
 
 def _on_dask(native: Any, work: _Work) -> Iterator[Totals | None]:
-    import dask
+    from dask import compute, delayed
 
-    later = dask.delayed(work)
-    yield from dask.compute(*[later(part) for part in native.to_delayed()])
+    yield from compute(*map(delayed(work), native.to_delayed()))
 
 
 def _on_spark(native: Any, work: _Work, combine: Combine) -> Iterator[Totals | None]:
-    import pickle
-
     rows = native.mapInArrow(partial(_spark_partition, work=work, combine=combine), "totals binary")
     yield from (pickle.loads(row.totals) for row in rows.collect())
 
 
 def _spark_partition(batches: Iterator[Any], work: _Work, combine: Combine) -> Iterator[Any]:
-    import pickle
-
     import pyarrow as pa
 
     found = [result for result in map(work, batches) if result is not None]

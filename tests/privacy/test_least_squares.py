@@ -43,8 +43,9 @@ ODD = 1e-6
 # --- what one record can do -----------------------------------------------------------------------
 
 
-def test_no_substitution_moves_a_release_by_more_than_its_ladder():
-    found = substitutions(400, seed=1)
+@pytest.mark.parametrize("count", [400, pytest.param(5000, marks=pytest.mark.long)])
+def test_no_substitution_moves_a_release_by_more_than_its_ladder(count):
+    found = substitutions(count, seed=1)
     assert not found.violations
     assert found.open > 100
     assert found.closest["contrast"] > 0.3
