@@ -215,10 +215,10 @@ class ResidualLengths:
     def _cut_off(self, stretch: float, at: IntArray) -> FloatArray:
         """Mean squares of the bias by clips at some of the lengths, over the longest."""
         family = self.family
-        excess = [x[:, at] for x in family.excess]
+        excess = [x.take(at, axis=1) for x in family.excess]
         most = _mixed(family.few, *(hand.ONE_SIDED * x for x in excess))
         if stretch:
-            tails = (family.lengths[at] * x[:, at] for x in family.tails)
+            tails = (family.lengths[at] * x.take(at, axis=1) for x in family.tails)
             longer = (stretch * (x + y) for x, y in zip(excess, tails, strict=True))
             np.maximum(most, _mixed(family.few, *longer), out=most)
         return np.asarray(self.weights @ np.square(most, out=most))
