@@ -159,7 +159,7 @@ class Encoding:
                 values -= lower
                 values /= upper - lower
             # Clipped last: rounding above must not carry a value out of [0, 1].
-            values[:] = clip(values, (0.0, 1.0))
+            clip(values, (0.0, 1.0), values)
         return out
 
     def raw_matrix(
