@@ -362,3 +362,14 @@ def test_sums_of_names_are_read_as_by_formulaic(names, plus):
     formula = parse(f"y ~ t | {text}")
     assert ["1", *(term[0].name for term in formula.terms)] == terms
     assert formula.intercept
+
+
+@each("text", ["cut(x, [0, 0.5, 1])", " log( x ) + b_1", "f()+\n g(x , y2,-1e5 [ ]) + h", "a+ b([.])"])
+def test_plain_calls_are_cut_as_the_library_cuts_them(text):
+    from formulaic.parser.algos.tokenize import tokenize
+
+    from dpeffects.formula.factors import Quotes
+
+    cut = [(token.text, token.kind) for token in parser._tokens(text, Quotes())]
+    assert parser._NAMES.fullmatch(text)  # by ourselves
+    assert cut == [(token.token, token.kind.value) for token in tokenize(text)]
