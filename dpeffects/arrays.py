@@ -10,6 +10,7 @@ import numpy as np
 # records that have it would not be known as arrays when they are read from JSON.
 FloatArray = np.ndarray[tuple[Any, ...], np.dtype[np.float64]]
 IntArray = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
+Int8Array = np.ndarray[tuple[Any, ...], np.dtype[np.int8]]
 BoolArray = np.ndarray[tuple[Any, ...], np.dtype[np.bool_]]
 Interval = tuple[float, float]
 

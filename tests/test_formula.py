@@ -14,7 +14,7 @@ from dpeffects.errors import FormulaError
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Binary, Call, Categorical, Column, Cut, Number, Spline
 from dpeffects.formula.factors import Quotes
-from dpeffects.formula.parser import _tokens
+from dpeffects.formula.parser import _NAMES, _tokens
 from tests.cases import each
 
 SPLINE = "bs(x, knots=[1, 2], lower_bound=0, upper_bound=5)"
@@ -362,3 +362,12 @@ def test_sums_of_names_are_read_as_by_formulaic(names, plus):
     formula = parse(f"y ~ t | {text}")
     assert ["1", *(term[0].name for term in formula.terms)] == terms
     assert formula.intercept
+
+
+@each(
+    "text", ["cut(x, [0, 0.5, 1])", " log( x ) + b_1", "f()+\n g(x , y2,-1e5 [ ]) + h", "a+ b([.])"]
+)
+def test_plain_calls_are_cut_as_the_library_cuts_them(text):
+    cut = [(token.text, token.kind) for token in _tokens(text, Quotes())]
+    assert _NAMES.fullmatch(text)  # by ourselves
+    assert cut == [(token.token, token.kind.value) for token in tokenize(text)]

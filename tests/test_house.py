@@ -523,17 +523,26 @@ def test_importing_a_folder_loads_no_library_until_it_is_needed():
     assert not loaded_by(code) & {"scipy", "pandas", "tabulate", "statsmodels", "formulaic"}
 
 
-def test_the_default_call_loads_no_library_that_it_can_do_without():
-    code = """
+@each(
+    ("call", "own"),
+    [
+        ("dp_ate('y ~ t | x', data", ""),
+        ("dp_cate('y ~ t | x', data, release='groups', by='cut(x, [0, 2, 4])'", ""),
+        ("dp_study('y ~ t | x', data", "dpeffects.abilities.study"),
+    ],
+)
+def test_a_call_loads_no_library_and_no_method_that_it_can_do_without(call, own):
+    code = f"""
 import pandas as pd, dpeffects as dpe
-data = pd.DataFrame({"y": [0, 1] * 100, "t": [0, 0, 1, 1] * 50, "x": [0, 1] * 100})
-bounds = {"y": (0, 1), "x": (0, 1)}
-print(dpe.dp_ate("y ~ t | x", data, epsilon=1, bounds=bounds).summary())
+data = pd.DataFrame({{"y": [0, 1] * 1000, "t": [0, 0, 1, 1] * 500, "x": [0, 1, 2, 3, 4] * 400}})
+bounds = {{"y": (0, 1), "x": (0, 4)}}
+print(dpe.{call}, epsilon=1, bounds=bounds).summary())
 """
-    heavy = {"scipy.stats", "scipy.optimize", "sklearn", "polars", "duckdb", "matplotlib"}
-    heavy |= {"statsmodels", "dpeffects.ledgers"}
+    heavy = {"scipy.stats", "scipy.optimize", "scipy.linalg", "sklearn", "polars", "duckdb"}
+    heavy |= {"matplotlib", "statsmodels", "dpeffects.ledgers"}
     heavy |= {f"dpeffects.{wing}" for wing in WINGS}
-    assert not loaded_by(code) & heavy
+    abilities = {f"dpeffects.abilities.{file.stem}" for file in ROOT.glob("abilities/[!_]*.py")}
+    assert not loaded_by(code) & (heavy | abilities - {own})
 
 
 def test_commands_of_the_wings_can_be_imported_first():

@@ -244,8 +244,8 @@ def unit_rows(matrix: FloatArray) -> FloatArray:
 
     It is what a propensity model is fitted on, but for rounding (`dpeffects.privacy.losses`).
     """
-    rows = np.fmax(np.fmin(matrix, 1.0), 0.0)
-    rows[:, 1:] -= 0.5
+    rows = np.fmin(matrix, 1.0)
+    np.fmax(rows, 0.0, out=rows)[:, 1:] -= 0.5
     rows /= unit_norm(matrix.shape[1])
     return rows
 

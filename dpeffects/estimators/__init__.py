@@ -35,8 +35,8 @@ def _found(conditional: bool) -> dict[str, MethodSpec]:
 
 def find(name: str, conditional: bool = False) -> MethodSpec | None:
     """Return a method by name, if there is one; no other file is read where it has its own."""
-    if name in _files():
-        spec = getattr(importlib.import_module(_files()[name]), "SPEC", None)
+    for file in (x for x in (name, f"{name}_cate") if x in _files()):
+        spec = getattr(importlib.import_module(_files()[file]), "SPEC", None)
         if isinstance(spec, MethodSpec) and (spec.name, spec.conditional) == (name, conditional):
             return spec
     return (conditional_methods() if conditional else registry()).get(name)

@@ -161,7 +161,7 @@ class Encoding:
             elif all(isinstance(part.factor, Column) for part in column.parts):
                 continue  # clipped before
             # Clipped last: rounding above must not carry a value out of [0, 1].
-            values[:] = clip(values, (0.0, 1.0))
+            clip(values, (0.0, 1.0), values)
         return out
 
     def raw_matrix(

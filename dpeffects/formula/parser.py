@@ -251,14 +251,17 @@ def _check_treatment(treatment: Treatment) -> None:
 _OPERATORS = {"+", "-", "*", ":", "**"}
 
 
-_WORD = re.compile(r"[A-Za-z_]\w*|\+", re.ASCII)
-_NAMES = re.compile(r"\s*[A-Za-z_]\w*\s*(?:\+\s*[A-Za-z_]\w*\s*)*", re.ASCII)
+_FACTOR = r"[A-Za-z_]\w*(?:\([\w.,\s-]*(?:\[[\w.,\s-]*\])?\))?"
+_WORD = re.compile(rf"{_FACTOR}|\+", re.ASCII)
+_NAMES = re.compile(rf"\s*{_FACTOR}\s*(?:\+\s*{_FACTOR}\s*)*", re.ASCII)
+_KINDS = {"+": "operator", ")": "python"}
+"""Kinds of tokens, by their last sign, beside names."""
 
 
 def _tokens(text: str, quotes: Quotes) -> list[Token]:
-    """Cut a text into tokens; names joined by `+` need no library, which takes time to load."""
+    """Cut a text into tokens; names and plain calls joined by `+` need no library to be loaded."""
     if _NAMES.fullmatch(text):
-        return [Token(word, "operator" if word == "+" else "name") for word in _WORD.findall(text)]
+        return [Token(word, _KINDS.get(word[-1], "name")) for word in _WORD.findall(text)]
     from formulaic.parser.algos.tokenize import tokenize
 
     with translated(quotes.show(text)):

@@ -154,7 +154,7 @@ def _reach(x: ex.Expression, ends: ex.Interval, either: bool = False) -> str:
     return f"`{shorten(ex.render(x)[0])}` ranges from {lower} to {upper} under the declared bounds"
 
 
-def clip(values: FloatArray, interval: ex.Interval) -> FloatArray:
+def clip(values: FloatArray, interval: ex.Interval, out: FloatArray | None = None) -> FloatArray:
     """Clip to declared bounds; NaN, which no comparison clips, becomes the middle.
 
     (What a record can do to a release does not rest on this: the curator keeps contributions within
@@ -166,9 +166,9 @@ def clip(values: FloatArray, interval: ex.Interval) -> FloatArray:
     array([0.  , 0.25, 1.  , 0.5 ])
     """
     lower, upper = interval
-    clipped = np.asarray(values.clip(lower, upper))
+    clipped = np.asarray(values.clip(lower, upper, out))
     if np.isnan(clipped.min(initial=upper)):  # one fast pass; repairs are rare
-        clipped = np.where(np.isnan(clipped), middle(interval), clipped)
+        clipped[np.isnan(clipped)] = middle(interval)
     return clipped
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dpeffects.errors import FormulaError
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.estimators import conditional_methods, find, registry, table_methods
+from dpeffects.estimators import find, table_methods
 from dpeffects.estimators.default.polynomial_terms import ADDED
-from dpeffects.estimators.spec import NO_CONFOUNDER, STOOD_IN
+from dpeffects.estimators.spec import NO_CONFOUNDER, STOOD_IN, MethodSpec
 from dpeffects.formula import parse
 from dpeffects.formula.expression import source as source_of
 from dpeffects.guarantee import KINDS, column_of, counted, protected, void_words
@@ -126,16 +127,14 @@ def adjusted_for(result: ResultBase) -> str:
         terms = [":".join(map(source_of, term)) for term in parse(result.formula).terms]
     except FormulaError:  # a result that was read may hold any text
         return ""
-    by = str(result.details.get(STOOD_IN) or result.options.get("chosen", result.method))
-    methods = registry() | conditional_methods() | table_methods()
-    spec = methods.get(by, methods.get(result.method))
     if not terms and result.assumes:  # such as parallel trends
         return ""
     if terms and result.options.get("adjust") is False:
         return "nothing (unadjusted; adjust=True would adjust for the covariates)"
     if not terms:
         return "nothing (no covariates in the formula)"
-    if UNADJUSTED in result.warnings or not (spec is None or spec.uses_covariates):
+    spec, table = _methods(result)
+    if UNADJUSTED in result.warnings or not getattr(spec or table, "uses_covariates", True):
         return "nothing (unadjusted)"
     more = [f"{len(terms) - _NAMED} more"] if len(terms) > _NAMED + 1 else []
     *first, last = [*terms[: _NAMED if more else len(terms)], *more]
@@ -206,11 +205,20 @@ def assumed(result: ResultBase) -> str:
     return "; ".join(filter(None, (_assumed(result), _SAID["missing"].get(result._missing))))
 
 
+def _methods(result: ResultBase) -> tuple[MethodSpec | None, MethodSpec | None]:
+    """The method of an effect, or that of a call of its own: it stands beside its results."""
+    table = getattr(sys.modules[type(result).__module__], "TABLE", None)
+    if table is None or table.name != result.method:
+        conditional = result.estimand in ESTIMANDS and ESTIMANDS[result.estimand].conditional
+        by = result.details.get(STOOD_IN) or result.options.get("chosen", result.method)
+        if spec := find(str(by), conditional):
+            return spec, None
+        table = table_methods().get(result.method)
+    return None, table
+
+
 def _assumed(result: ResultBase) -> str:
-    conditional = ESTIMANDS[result.estimand].conditional if result.estimand in ESTIMANDS else False
-    by = result.details.get(STOOD_IN) or result.options.get("chosen", result.method)
-    spec = find(str(by), conditional)
-    table = None if spec else table_methods().get(result.method)
+    spec, table = _methods(result)
     if result.identification == "randomised":
         return f"{RANDOMISED}; {table.assumes}" if table and table.assumes else RANDOMISED
     if table and result.assumes:

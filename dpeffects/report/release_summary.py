@@ -6,9 +6,6 @@ import math
 from typing import Any
 
 from dpeffects import summary
-from dpeffects.errors import FormulaError
-from dpeffects.estimators import find
-from dpeffects.formula import parse
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import check_conf_level
 from dpeffects.report.blocks import adjusted_for, assumed, closing, header, starred_warnings
@@ -63,12 +60,7 @@ def _if_random(fit: ResultBase) -> str:
         return "treatment was randomised"
     if fit.assumes:
         return "trends were parallel"
-    spec = find(fit.method)
-    try:
-        covariates = parse(fit.formula).has_covariates
-    except FormulaError:  # a result that was read from a file says what it likes
-        covariates = True
-    adjusted = covariates and (spec is None or spec.uses_covariates)
+    adjusted = "nothing" not in adjusted_for(fit)
     if adjusted and not fit.estimate_warnings.startswith(("NOT ADJUSTED", "Weak adjustment")):
         return "treatment was as good as random given the covariates"
     return "treatment was randomised, because there is no or little adjustment for covariates"

@@ -165,44 +165,6 @@ def test_a_database_that_goes_away_loses_no_request(pool, monkeypatch, work):
         pool.stop(1.0)
 
 
-def test_what_a_database_that_was_away_did_not_take_is_answered_later(pool, monkeypatch):
-    requests = [pool.running.ask(epsilon=0.1 + k / 100)["id"] for k in range(3)]
-    finish, claim, failures = pool.running.desk.finish, pool.running.desk.claim, []
-
-    def once(work):
-        def call(*given):
-            if work is claim:
-                work(*given)  # its answer is what was lost
-            if len(failures) < 3:
-                failures.append(given)
-                raise OSError("the database is away")
-            return work(*given)
-
-        return call
-
-    monkeypatch.setattr(pool.running.desk, "finish", once(finish))
-    monkeypatch.setattr(pool.running.desk, "claim", once(claim))
-    reply = {"status": "ok", "kind": "Result", "result": {}}
-    monkeypatch.setattr(pool, "_reply", lambda *_: reply)
-    monkeypatch.setattr(pool, "_of", lambda name: Process())
-    thread = threading.Thread(target=pool._serve, args=("answering 0",))
-    thread.start()
-    until(lambda: pool.running.desk.counts() == {"answered": 3})
-    pool._ending.set()
-    pool.wake()
-    thread.join()
-    assert len(failures) == 3
-    assert len(requests) == 3
-
-
-def test_what_another_worker_is_answering_is_left_to_it(pool):
-    one, two = (pool.running.ask(epsilon=0.1 + k / 100)["id"] for k in range(2))
-    assert pool._claim("answering 0").id == one
-    assert pool._claim("answering 1").id == two
-    assert pool._claim("answering 2") is None
-    assert pool._claim("answering 0").id == one
-
-
 def test_an_answer_is_seen_at_the_end_of_its_class(pool, monkeypatch):
     waited = []
     pool.running.ask()

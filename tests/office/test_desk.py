@@ -207,26 +207,6 @@ def test_nobody_asks_without_end(tmp_path):
     assert running.ask("bert", "births")["status"] == "queued"
 
 
-def test_people_take_turns(tmp_path):
-    running = Running(tmp_path, approval="never")
-    many = [running.ask(epsilon=0.01 + k / 1000)["id"] for k in range(4)]
-    one = running.ask("bert", "births", epsilon=0.1)["id"]
-    two = running.ask("bert", "births", epsilon=0.2)["id"]
-    taken = [running.desk.claim().id for _ in range(6)]
-    assert taken == [many[0], one, many[1], two, *many[2:]]
-
-
-def test_nobody_asks_without_end(tmp_path):
-    running = Running(tmp_path, approval="never", requests_per_day=3)
-    for k in range(3):
-        running.ask(formula="nothing ~ t", epsilon=0.1 + k / 100)  # refused, and kept
-    with pytest.raises(DeskError, match="of a day") as told:
-        running.ask()
-    assert told.value.status == 429
-    assert running.ask(formula="nothing ~ t", epsilon=0.1)["status"] == "refused"  # known
-    assert running.ask("bert", "births")["status"] == "queued"
-
-
 def test_an_answer_is_that_of_the_gate(tmp_path):
     running = Running(tmp_path, approval="never")
     request = running.ask(call="dp_qte", quantiles=[0.5])["id"]

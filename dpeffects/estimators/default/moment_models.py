@@ -18,7 +18,6 @@ import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.linalg import helmert
 
 from dpeffects.arrays import FloatArray, symmetric
 from dpeffects.estimators import constants as hand
@@ -45,7 +44,8 @@ def directions(shares: FloatArray) -> FloatArray:
 
     There is one direction less than arms: for two of them, treatment less its share.
     """
-    points = helmert(len(shares)).T
+    arms, k = len(shares), np.arange(1, len(shares))[:, None]
+    points = ((np.tri(arms - 1, arms) - k * np.eye(arms - 1, arms, 1)) / np.sqrt(k * (k + 1))).T
     points = points - shares @ points
     return np.asarray(points / math.sqrt(float((points**2).sum(axis=1).max())))
 

@@ -18,7 +18,7 @@ from itertools import product
 import numpy as np
 from scipy.special import erfcx, ndtr, stdtr
 
-from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.arrays import FloatArray, Int8Array, IntArray
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.arm_summaries import ArmStats
 from dpeffects.estimators.row_functions import row
@@ -33,13 +33,13 @@ def limits(longest: float) -> FloatArray:
     return np.asarray(longest * 2.0 ** (-np.arange(hand.LEVELS) / 2.0))
 
 
-def shorter(values: FloatArray, limits: FloatArray) -> IntArray:
+def shorter(values: FloatArray, limits: FloatArray) -> Int8Array:
     """How many of the limits are longer than values are from 0: faster than a search."""
     lengths = np.abs(values)
-    found = np.zeros(values.shape, np.int8)  # small, so fast
+    found = np.zeros_like(lengths, np.int8)  # small and in the same order, so fast
     for limit in limits:
-        found += lengths < limit
-    return found.astype(np.int64)
+        found += (lengths < limit).view(np.int8)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,10 +215,10 @@ class ResidualLengths:
     def _cut_off(self, stretch: float, at: IntArray) -> FloatArray:
         """Mean squares of the bias by clips at some of the lengths, over the longest."""
         family = self.family
-        excess = [x[:, at] for x in family.excess]
+        excess = [x.take(at, axis=1) for x in family.excess]
         most = _mixed(family.few, *(hand.ONE_SIDED * x for x in excess))
         if stretch:
-            tails = (family.lengths[at] * x[:, at] for x in family.tails)
+            tails = (family.lengths[at] * x.take(at, axis=1) for x in family.tails)
             longer = (stretch * (x + y) for x, y in zip(excess, tails, strict=True))
             np.maximum(most, _mixed(family.few, *longer), out=most)
         return np.asarray(self.weights @ np.square(most, out=most))
@@ -235,7 +235,7 @@ class ResidualLengths:
 
 
 @row()
-def length_class(rows: Block, residual: RowFunction, limits: FloatArray) -> IntArray:
+def length_class(rows: Block, residual: RowFunction, limits: FloatArray) -> Int8Array:
     """Which of the lengths in ``limits`` (from long to short) a residual exceeds first."""
     return shorter(residual(rows), np.nextafter(limits, np.inf))
 
