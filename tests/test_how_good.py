@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "benchmarks"))
-how_good = importlib.import_module("how_good")
-WORDS = (ROOT / "benchmarks" / "how_good.md").read_text().split("\n## ")
+sys.path.append(str(ROOT / "docs"))
+how_good = importlib.import_module("steps.how_good")
+WORDS = (ROOT / "docs/steps/how_good.md").read_text().split("\n## ")
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from steps.formulas import typeset
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "benchmarks"))
+from harness import known  # noqa: E402
+from report import made_by as made_by  # noqa: E402
 from report import on_age  # noqa: E402
 
 HOME = "docs/generated"
@@ -51,10 +53,9 @@ def texts() -> dict[str, str]:
 
 
 def _table() -> dict[str, str]:
-    scripts = (ROOT / "benchmarks").glob("*.py")
-    names = {path.stem for path in scripts if "\nTABLE = " in path.read_text(encoding="utf-8")}
-    names |= {path.stem for path in (ROOT / "benchmarks" / "results").glob("*.md")}
-    pages = {f"benchmarks/results/{name}.md": f"benchmarks/{name}.md" for name in sorted(names)}
+    results = {path.stem for path in (ROOT / "benchmarks" / "results").glob("*.md")}
+    made = sorted(results | {*known()})
+    pages = {f"benchmarks/results/{name}.md": f"benchmarks/{name}.md" for name in made}
     return {**PAGES, **pages}
 
 
@@ -76,7 +77,7 @@ def _read(source: str) -> str:
         title, _, rest = text.partition("\n")
         age = on_age(text)
         return f"{title}\n\n```{{warning}}\n{age}\n```\n{rest}" if age else text
-    script = f"benchmarks/{path.stem}.py"
+    script = f"benchmarks/{known()[path.stem]}.py"
     about = ast.get_docstring(ast.parse((ROOT / script).read_text(encoding="utf-8"))) or ""
     title, _, rest = about.partition("\n")
     run = f"make evidence TABLE={path.stem}"
@@ -103,7 +104,7 @@ def relink_source(app: Any, name: str, content: list[str]) -> None:
     if not name.startswith("generated/") and app.env.doc2path(name).suffix == ".md":
         folder = posixpath.dirname(f"docs/{name}")
         if name == "guide/how_good":  # what is of earlier code by now
-            from how_good import sources
+            from steps.how_good import sources
 
             content[0] = sources(content[0])
         content[0] = relink(content[0], folder, folder)

@@ -1,6 +1,6 @@
 """The page "How good is it?": six pictures, and what they say, of the results on file.
 
-`write` is called at the end of every `make evidence`. The words are in how_good.md, and what is
+`write` is called at the end of `make evidence`. The words are in how_good.md, and what is
 read of which page in how_good.toml. A result or a column that is not on file is named on the page.
 """
 
@@ -14,12 +14,12 @@ from typing import Any
 import matplotlib.style
 import numpy as np
 import pandas as pd
-from harness import HERE, rms
 from matplotlib.figure import Figure
-from report import RESULTS, ROOT, made_by, on_age
 
 from dpeffects.report.plots import style
+from steps.pages import ROOT, made_by, on_age
 
+HERE, RESULTS = Path(__file__).parent, ROOT / "benchmarks/results"
 PAGE, PICTURES = ROOT / "docs/guide/how_good.md", ROOT / "docs/_static/how_good"
 DECLARED = tomllib.loads((HERE / "how_good.toml").read_text(encoding="utf-8"))
 OURS, THEIRS, PLAIN = ("o", style.BLUE), ("s", style.RED), ("D", style.INK)
@@ -132,13 +132,14 @@ def in_panels(parts: dict[str, pd.DataFrame], looks: list[Any], x: str, y: str) 
 def prices() -> pd.DataFrame:
     """Errors over all populations, widths over those without noise, and what is no effect."""
     groups = read("price.csv").groupby(["design", "n", "epsilon"], sort=False)
-    found = groups[["error", "without privacy"]].agg(rms)
+    found = groups[["error", "without privacy"]].agg(lambda x: np.sqrt(np.mean(x**2)))
     found = found.join(groups[["width", "associated"]].mean()).reset_index()
     found["size"], found["hollow"] = found["n"] * found["epsilon"], found["associated"] > 50
     return found.assign(ratio=found["error"] / found["without privacy"])
 
 
 def error() -> Drawn:
+    """Errors against epsilon, by n."""
     found = prices()
     wide = found.pivot(index=["design", "epsilon"], columns="n")[["error", "without privacy"]]
     wide.columns = [f"n = {n:,}" if x == "error" else f"_{n}" for x, n in wide.columns]
@@ -156,6 +157,7 @@ def error() -> Drawn:
 
 
 def coverage() -> Drawn:
+    """How many intervals cover, by ability and shape of the world."""
     rows, lacks = each("covered")
     figure, ax = in_rows(rows, "95 % intervals that cover, %", "linear")
     ax.plot(rows["least"], range(len(rows)), "|", color=style.SOFT)
@@ -173,6 +175,7 @@ def coverage() -> Drawn:
 
 
 def width() -> Drawn:
+    """Widths over those without privacy, against n times epsilon."""
     found, near = prices().sort_values(["size", "width"]), DECLARED["near"]
     wide = pd.DataFrame({x: found["width"].where(found["design"] == x) for x in DESIGNS})
     wide.index = found["size"]
@@ -189,6 +192,7 @@ def width() -> Drawn:
 
 
 def peers() -> Drawn:
+    """The leaderboard: errors over that of the best."""
     cells = read("leaderboard.csv").query("epsilon in (1, inf) and error < inf")
     cells["proved"] = (cells["guarantee"] == "exact") & (cells["level"] == "sample")
     best = cells[cells["proved"]].groupby("data")["error"].min()
@@ -212,6 +216,7 @@ def peers() -> Drawn:
 
 
 def cost() -> Drawn:
+    """Processor seconds against rows, beside those of plain peers."""
     found = read("scale.csv").rename(columns={"CPU s": "private", "peer, CPU s": "plain"})
     paired = found.dropna(subset="plain").assign(ratio=lambda x: x["private"] / x["plain"])
     wide = paired.set_index(paired["records"] / 1e6)[["private", "plain"]]
@@ -226,6 +231,7 @@ def cost() -> Drawn:
 
 
 def faults() -> Drawn:
+    """What was tried to break it, and what did."""
     rows, lacks = each("tried")
     audit = read("audit.csv").query("not case.str.startswith('paper')")  # others' claims
     many, few = len(audit), int((audit["lower"] > audit["epsilon"]).sum())
