@@ -18,10 +18,12 @@ from harness import Part, Table, first, grid
 from report import RESULTS
 
 from tests.calls import CALLS
+from tests.contract import test_counted as counted
 from tests.fuzzing import ENTRANCES, FORMULAS, FRAMES, REQUESTS
 from tests.fuzzing.limits import outcomes
 from tests.mutants import Copy, importing, sample
 from tests.neighbours import PAIRS, TYPES
+from tests.replay import Replayed
 
 WAYS = {
     "in memory": ("", False),
@@ -38,28 +40,36 @@ def replay(people: int, noise: int, call: str):
     """One of all pairs and ways, in an order of its own for each call."""
     pair, way = random.Random(call).sample(EVERY, len(EVERY))[people]
     found = CALLS[call].replay(pair, *WAYS[way], seed=list(PAIRS).index(pair))
-    row = {"pair": pair, "way": way, "refused": found.refused > "", "largest": found.largest}
+    return {"pair": pair, "way": way} | seen(found)
+
+
+def units(people: int, noise: int, call: str, sample: str, pair: str):
+    return seen(counted.replayed(call, sample, pair, seed=noise))
+
+
+def seen(found: Replayed):
     wrong = [*found.violations, ""][0]
+    row = {"refused": found.refused > "", "largest": found.largest}
     return row | {"violated": wrong > "", "violation": wrong}
 
 
 def replays(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    tables = {}
-    for name in ("way", "pair", "call"):
+    by, tables = [x for x in ("way", "sample", "pair", "call") if x in found], {}
+    for name in by:
         groups = found.groupby(name, sort=False)
         table = groups[["refused", "violated"]].sum().astype(int)
         table.insert(0, "replays", groups.size())
         table["largest moved / declared"] = groups["largest"].max().round(4)
         tables[f"By {name}"] = table.reset_index()
     wrong = found[found["violated"] > 0]
-    return tables | {"Violations": wrong[["call", "pair", "way", "violation"]]}
+    return tables | {"Violations": wrong[[*by, "violation"]]}
 
 
+UNITS = [{"call": m, "sample": s, "pair": p} for m, s in counted.CASES for p in counted.PAIRS[s]]
 KINDS = {"formulas": (FORMULAS, 50), "frames with options": (FRAMES, 50)}
 KINDS |= {"requests": (REQUESTS, 250), "sign-ins, sessions and tokens": (ENTRANCES, 250)}
 FEW = {"formulas": 16, "frames with options": 8}
 CELLS = [{"kind": x, "runs": FEW.get(x, all // some)} for x, (all, some) in KINDS.items()]
-
 SMALL = [{"kind": x} for x in KINDS]
 
 
@@ -80,8 +90,6 @@ def ends(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 COUNTED = {"cases": len, "wrong": lambda runs: runs["wrong"].sum(), "case": first("case")}
-
-
 MUTANTS, tree = grid(tests=("", "that import the module")), cache(Copy)
 
 
@@ -121,6 +129,16 @@ TABLES = {
         "the type that pandas gives its column: " + "; ".join(TYPES) + ".",
         page=replays,
         minutes=4,
+    ),
+    "units": Table(
+        "Whole units replaced: replays",
+        (Part("Replays", UNITS, units),),
+        "Every method that adds up rows, on every pair of neighbours of `tests/counted.py`: all "
+        "rows of one person are replaced, by others and by more or fewer, or a record changes its "
+        "weight, its village or its place in a subset, or loses a value. A ratio of 1 says that a "
+        "pair attains a declared sensitivity.",
+        page=replays,
+        minutes=3,
     ),
     "fuzz": Table(
         "Calls that nobody would write",

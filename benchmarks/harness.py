@@ -46,6 +46,8 @@ APART: set[str] = set()
 Cell = dict[str, Any]
 Row = Mapping[str, Any]
 Summary = Callable[[pd.DataFrame], Any]
+SE_300 = round(100 * math.sqrt(0.95 * 0.05 / 300), 1)
+"""The standard error of a coverage of 95 % in 300 runs."""
 
 
 class Bar(NamedTuple):
@@ -175,11 +177,6 @@ def rms(values: Any) -> float:
 def rounded(value: float, digits: int = 3) -> float:
     """A number with so many significant digits."""
     return float(f"{value:.{digits}g}")
-
-
-def standard_error(runs: int, share: float = 0.95) -> str:
-    """Points of the standard error of a coverage."""
-    return f"{100 * math.sqrt(share * (1 - share) / max(runs, 1)):.1f}"
 
 
 # Runs

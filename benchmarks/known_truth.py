@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from harness import Cell, Part, Row, Summary, Table, median, over, percent, root, standard_error
+from harness import SE_300, Cell, Part, Row, Summary, Table, median, over, percent, root
 
 import dpeffects as dpe
 
@@ -87,7 +87,7 @@ WORTH = {
     "width": median("width"),
 }
 LOT = {"design": "randomised"}
-SE = f"The standard error of a coverage of 95 % in 300 runs is {standard_error(300)}."
+SE = f"The standard error of a coverage of 95 % in 300 runs is {SE_300}."
 
 
 def part(title: str, make: Make, cells: list[Cell], columns: Any = WORTH, **more: Any) -> Part:

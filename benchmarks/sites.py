@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 import pandas as pd
-from harness import Part, Table, grid, mean, median, percent, standard_error
+from harness import SE_300, Part, Table, grid, mean, median, percent
 
 import dpeffects as dpe
 from dpeffects.services.sites import SiteRelease, combine
@@ -90,7 +90,7 @@ TABLES = {
                 csv="sites_coverage",
             ),
         ),
-        f"The standard error of a coverage of 95 % in 300 runs is {standard_error(300)} points. "
+        f"The standard error of a coverage of 95 % in 300 runs is {SE_300} points. "
         'rule="random" averages over how far effects may differ, so it covers too much where they '
         "do not. Where they do, it alone is for their mean: the other rules' intervals are for a "
         "weighted mean of these sites' effects, and the coverage of 0.1 is not theirs to keep. "
@@ -108,7 +108,7 @@ TABLES = {
     "sites_liars": Table(
         "One lying site of three, five and twenty",
         (Part("", LYING, liars, COLUMNS, by=("rule", "said"), csv="sites_liars"),),
-        f"The standard error of a coverage of 95 % is {standard_error(300)} points in 300 runs. "
+        f"The standard error of a coverage of 95 % is {SE_300} points in 300 runs. "
         "Outcomes are 0 or 1, and epsilon is 1 at every site. The last site may say 0.9 with no "
         "sampling error (sure), the same with a million records (huge), something that is two and "
         "a half standard errors from the others with no sampling error (sly), or 0.9 with its own "

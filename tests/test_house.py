@@ -452,6 +452,11 @@ def test_the_core_only_becomes_smaller():
     assert lines_of_code('"""Words."""\n\n# a comment\nx = (\n    1,\n)\n') == 3
 
 
+def test_benchmarks_are_declarations():
+    files = (ROOT.parent / "benchmarks").glob("*.py")
+    assert sum(len(file.read_text().splitlines()) for file in files) <= 4_000
+
+
 CONSTANTS = 110, 127
 """Numbers set by hand that methods have, as entries and as names in them. They only become fewer
 too: one belief is one constant, and what data, another constant or mathematics give is none."""
