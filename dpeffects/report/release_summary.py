@@ -60,7 +60,7 @@ def _if_random(fit: ResultBase) -> str:
         return "treatment was randomised"
     if fit.assumes:
         return "trends were parallel"
-    adjusted = "nothing" not in adjusted_for(fit)
+    adjusted = not adjusted_for(fit).startswith("nothing (")
     if adjusted and not fit.estimate_warnings.startswith(("NOT ADJUSTED", "Weak adjustment")):
         return "treatment was as good as random given the covariates"
     return "treatment was randomised, because there is no or little adjustment for covariates"
