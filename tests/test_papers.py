@@ -79,7 +79,7 @@ def test_a_paper_opens_with_a_screen_of_its_main_claims(key):
 
 @each("name", table_names())
 def test_tables_say_how_they_were_made(name):
-    assert re.match(r"\d{4}-\d\d-\d\d; .+; python (vignettes|benchmarks)/\w+\.py", made(name))
+    assert re.match(r"\d{4}-\d\d-\d\d; .+; python (vignettes/\w+\.py|-m tests\.\w+)", made(name))
     frame = table(name)
     assert len(frame)
     assert "runs" in frame or {"printed", "ours"} <= set(frame) or "cases" in frame, name
