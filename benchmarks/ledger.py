@@ -52,7 +52,12 @@ def page(kills: pd.DataFrame, files: pd.DataFrame, times: pd.DataFrame) -> dict[
     )
     made = {"Killed processes, 8 at a time": kills, "Medians of times": times}
     for (title, frame), (column, names) in zip(made.items(), heads.items(), strict=True):
-        shown = frame.drop(columns=column).astype(object).fillna("").T.set_axis(names, axis=1)
+        shown = (
+            frame.drop(columns=column)
+            .astype(object)
+            .map(lambda x: "" if x != x else x)
+            .T.set_axis(names, axis=1)
+        )
         made[title] = shown.rename_axis(None, axis=1).reset_index(names="")
     return made | {"Damaged files": files}
 
