@@ -46,19 +46,12 @@ def page(kills: pd.DataFrame, files: pd.DataFrame, times: pd.DataFrame) -> dict[
     """Cells are columns."""
     heads = {"work": kills["work"] + ", " + kills["budget"]}
     heads["ledger"] = [f"{x}, {n:,} requests" for x, n in times[["ledger", "requests"]].to_numpy()]
-    kills, times = (
-        kills.drop(columns=["kills", "budget"]),
-        times.drop(columns=["times", "requests"]),
-    )
+    kills, times = kills.drop(columns=["kills", "budget"]), times.drop(columns="requests")
     made = {"Killed processes, 8 at a time": kills, "Medians of times": times}
     for (title, frame), (column, names) in zip(made.items(), heads.items(), strict=True):
-        shown = (
-            frame.drop(columns=column)
-            .astype(object)
-            .map(lambda x: "" if x != x else x)
-            .T.set_axis(names, axis=1)
-        )
-        made[title] = shown.rename_axis(None, axis=1).reset_index(names="")
+        shown = frame.drop(columns=["times", column], errors="ignore").T.set_axis(names, axis=1)
+        shown = shown.where(shown.notna(), "").rename_axis(None, axis=1)
+        made[title] = shown.reset_index(names="")
     return made | {"Damaged files": files}
 
 
