@@ -339,7 +339,7 @@ TABLES = {
             Part("A fresh process", grid(program=PROGRAMS), fresh, LEAST, runs=5),
             Part("One call", IN_MEMORY, in_memory, SECONDS, 2, csv="seconds"),
         ),
-        "The least of the runs. pandas, which the data are in, takes more than half of a first "
+        "The least of the runs. pandas, which the data are in, takes more than a third of a first "
         "call. Calls in memory: the confounded simulation, matching on strata by two covariates "
         "cut in four, `dp_cate` of two covariates; epsilon 1, delta 1e-6.",
         alone=True,

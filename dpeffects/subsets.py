@@ -162,7 +162,7 @@ def _result(
         effects=tuple(effect for effect, _ in results.values()),
         subsets=tuple(subsets.values()),
         disjoint=disjoint,
-        notes=tuple(wording.with_whose([*told], [*told.values()], "{1}: {0}", len(told))),
+        notes=tuple(wording.with_whose([*told], [*told.values()], "{1}: {0}", [*told])),
         details={
             f"records in {name} (noisy)": f"{size:.0f}"
             for name, size in sizes.items()

@@ -87,8 +87,8 @@ class SeveralEffects(SeveralRows, picture="report.plots.interval_plots.contrasts
     def estimate_warnings(self) -> str:
         """Warnings about the estimates, with whose they are where some have none of them."""
         told = [each_warning(*effect.warning_lines) for effect in self.effects]
-        count = sum(not math.isnan(effect.value) for effect in self.effects)
-        return with_another(*wording.with_whose(self.labels, told, "{0} (only {1})", count))
+        known = [x for x, e in zip(self.labels, self.effects, strict=True) if e.value == e.value]
+        return with_another(*wording.with_whose(self.labels, told, "{0} (only {1})", known))
 
     @property
     def _named(self) -> Labels:
@@ -325,7 +325,7 @@ class SimultaneousEffects(SeveralEffects):
         """Notes on how to read the numbers."""
         family = self._family_words(conf_level, simultaneous, self._named.each)
         why = [[f" are {x.sampling}."] * isinstance(x.sampling, Unavailable) for x in self.effects]
-        told = wording.with_whose(self.labels, why, " of {1}{0}", len(why))
+        told = wording.with_whose(self.labels, why, " of {1}{0}", self.labels)
         missing = [f"Standard errors and intervals{text}" for text in told]
         by_group = "groups" in self.details
         other = wording.narrower(self.identification == "randomised", "dp_ate") if by_group else ""

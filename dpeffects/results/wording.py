@@ -190,13 +190,13 @@ def effect_words(result: Any) -> str:
 
 
 def with_whose(
-    labels: Sequence[str], texts: Sequence[Sequence[str]], form: str, count: int
+    labels: Sequence[str], texts: Sequence[Sequence[str]], form: str, everybody: Sequence[str]
 ) -> list[str]:
-    """Texts of several effects, each once, with their labels where not all ``count`` have it.
+    """Texts of several effects, each once, with their labels where not ``everybody`` has it.
 
     Examples
     --------
-    >>> with_whose(["a", "b"], [["late", "noisy"], ["late"]], "{1}: {0}", 2)
+    >>> with_whose(["a", "b"], [["late", "noisy"], ["late"]], "{1}: {0}", ["a", "b"])
     ['late', 'a: noisy']
     """
     whose: dict[str, list[str]] = {}
@@ -204,7 +204,7 @@ def with_whose(
         for text in dict.fromkeys(own):
             whose.setdefault(text, []).append(label)
     return [
-        text if len(own) >= count else form.format(text, ", ".join(own))
+        text if set(everybody) <= set(own) else form.format(text, ", ".join(own))
         for text, own in whose.items()
     ]
 

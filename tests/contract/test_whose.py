@@ -45,6 +45,17 @@ def test_a_warning_names_the_effects_that_it_is_about(name):
     assert {NO_EFFECT, WORDS} <= set(each_warning(alike.estimate_warnings))
 
 
+@pytest.mark.parametrize("name", SEVERAL)
+def test_a_warning_of_an_effect_that_is_not_known_is_its_own(name):
+    fit = several(name)
+    first, *others = (replace(x, identification="adjusted", warnings="") for x in fit.effects)
+    lost = replace(first, value=np.nan, warnings=WORDS)
+    for some, told in ((others, f"{WORDS} (only {fit.labels[0]})"), ((), WORDS)):
+        known = [*some] or [replace(x, warnings=WORDS) for x in others]
+        mixed = replace(fit, effects=(lost, *known))
+        assert told in each_warning(mixed.estimate_warnings)
+
+
 @pytest.mark.parametrize("name", ["subsets", "arms"])
 def test_effects_beside_an_association_are_effects(name):
     fit = several(name)
