@@ -85,11 +85,11 @@ def _why_not_means(means: ArmMeans, release: SiteRelease, noise: float) -> str:
     ends = means.possible or (low, high)
     if max(abs(ends[0] - low), abs(ends[1] - high)) > rounded:
         return "the range of its means is not that of its outcome"
-    for mean in (means.combined(1.0, 0.0), means.combined(0.0, 1.0)):
+    for mean in (means.combined(1.0, 0.0, 0.0), means.combined(0.0, 1.0, 0.0)):
         far = _FAR * math.sqrt(mean.noise_variance + mean.bias_variance) + rounded
         if not low - far <= mean.value <= high + far:
             return "a mean is far beyond the range of its outcome and its noise"
-    if means.combined(1.0, -1.0).noise_variance < 0.5 * noise**2:
+    if means.combined(1.0, -1.0, 0.0).noise_variance < 0.5 * noise**2:
         return "its means have less noise than the difference between them"
     return ""  # how variable they are is as the effect's variance bears out: `combined_means`
 
