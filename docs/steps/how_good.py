@@ -165,8 +165,8 @@ def coverage() -> Drawn:
     below = rows[rows["look"] == THEIRS].sort_values("mark")
     low = ", ".join(f"{x} ({y:.1f} %)" for x, y in below["mark"].items()) or "none"
     silent, cells = (
-        int(numbers(table("bent_held_out", "Pooled"), x).sum().iloc[0])
-        for x in ("not told", "^cells")
+        int(numbers(table("bent", "Held out"), x).sum().iloc[0])
+        for x in ("not warned", "^populations$")
     )
     said = {"rows": len(rows), "fine": len(rows) - len(below), "low": low, "lacks": lacks}
     said |= {"worst": rows["mark"].idxmin(), "least": rows.loc[rows["mark"].idxmin(), "least"]}
