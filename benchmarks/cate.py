@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pandas as pd
-from harness import Part, Row, apart, grid, mean
+from harness import Part, Row, apart, grid, mean, percent
 from known_truth import table
 
 import dpeffects as dpe
@@ -57,9 +57,9 @@ def notes(found: pd.DataFrame) -> str:
 
 
 FIRST, EPSILONS = ["data set 1"], (0.5, 1.0, 5.0)
-CELLS = grid(data=FIRST, case=[*CASES][:2], epsilon=EPSILONS, runs=[300])
-CELLS += grid(data=["data set 2"], case=[*CASES][:2], epsilon=EPSILONS, runs=[20])
-CELLS += grid(data=DATA, case=[*CASES][2:], epsilon=EPSILONS, runs=[20])
+CELLS = grid(data=FIRST, case=[*CASES][:2], epsilon=EPSILONS, runs=[200])
+CELLS += grid(data=["data set 2"], case=[*CASES][:2], epsilon=EPSILONS, runs=[15])
+CELLS += grid(data=DATA, case=[*CASES][2:], epsilon=EPSILONS, runs=[15])
 CELLS += grid(data=FIRST, case=[FOREST], epsilon=EPSILONS, runs=[3])
 
 
@@ -75,13 +75,13 @@ def measure(covariates: int) -> Row:
 
 
 GROWTH = [{"covariates": k} for k in (2, 100, 400, 2_000)]
-COLUMNS = {name: mean(name, 6) for name in ("pehe", "covered", "constant")}
+COLUMNS = {"pehe": mean("pehe"), "covered": percent("covered"), "constant": mean("constant")}
 TABLES = {
     "cate": table(
         "Private conditional effects",
         notes,
         3,
-        Part("", CELLS, run, COLUMNS, runs=20, csv="cate"),
+        Part("", CELLS, run, COLUMNS, runs=15, csv="cate"),
     ),
     "cate_growth": table(
         "Growth of effect functions",

@@ -272,7 +272,6 @@ smallest (`dpeffects.inference.intervals.interval`). And methods that adjust all
 that noise in their models may hide."""
 CELLS = [*cells()]
 SMALL = [*{x["method"]: x for x in CELLS if x["n"] == 300 and x["part"] == "grid"}.values()]
-"""One cell for every method."""
 TABLE = Table(
     "How often intervals cover",
     (Part("", CELLS, run, summed, runs=20, small=SMALL, csv="coverage"),),

@@ -32,10 +32,8 @@ BUNDLED = {"lalonde": True, "ihdp_trial": True, "birthweight": False, "lalonde_c
 BUNDLED |= {"confounded": False, "acic2016": False}
 """Data sets, and whether it is a trial."""
 NAMED = POPULATIONS | {f"drawn {k}": drawn(k) for k in (0, 1)}
-PLANNED = [p.name for p in (*RIGHT[::3], RIGHT[2], *TRIALS[::3], TRIALS[2])] + [
-    "drawn 0",
-    "drawn 1",
-]
+PLANNED = [p.name for p in (*RIGHT[::3], RIGHT[2], *TRIALS[::3], TRIALS[2])]
+PLANNED += ["drawn 0", "drawn 1"]
 SIZES = ((1000, 1.0), (5000, 2.0))
 """Records and epsilon, for these populations in turn."""
 POWER = (
@@ -171,11 +169,9 @@ CELLS = grid(data=BUNDLED, n=[0], epsilon=(1.0, 3.0), method=METHODS)
 for _k, _name in enumerate(PLANNED):
     _n, _epsilon = SIZES[_k % 2]
     CELLS += grid(data=[_name], n=[_n], epsilon=[_epsilon], method=METHODS)
-TESTS = [
-    {"data": name, "n": n, "epsilon": epsilon, "method": method}
-    for name, n, epsilon, methods in POWER
-    for method in methods
-]
+TESTS = []
+for _name, _n, _epsilon, _methods in POWER:
+    TESTS += grid(data=[_name], n=[_n], epsilon=[_epsilon], method=_methods)
 TABLE = Table(
     "Plans against real runs",
     (

@@ -63,8 +63,6 @@ def against_two(runs: pd.DataFrame) -> dict[str, float]:
     return {name: rounded(x) for name, x in found.items()}
 
 
-# How often intervals cover
-
 EFFECTS = np.array([0.0, 0.08, -0.05, 0.03])
 UNLIKE = np.array([0.03, 0.25, 0.08, 0.15])
 """Standard deviations of outcomes in arms that vary in different ways."""
@@ -129,10 +127,9 @@ HOLDS = {
 TRIED = ("clipped_contrast", "diff_in_means")
 ADJUSTED = ("auto", "auto, delta = 1e-6", "one_step", "private_ipw", "private_psm, label")
 CELLS = [
-    {"population": name, "method": method, "records": n, "epsilon": epsilon}
+    cell | {"records": n, "epsilon": epsilon}
     for names, methods in ((TRIALS, TRIED), (OTHERS, ADJUSTED))
-    for name in names
-    for method in methods
+    for cell in grid(population=names, method=methods)
     for n, epsilon in ((3000, 1.0), (12_000, 2.0))
 ]
 TABLE = Table(

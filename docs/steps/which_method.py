@@ -290,7 +290,7 @@ def conditional() -> pd.DataFrame:
         row |= {f"error, epsilon {e:g}": f"{found['pehe'][e]:.2f}" for e in (0.5, 1.0, 5.0)}
         covered = found["covered"].get(EPSILON)
         row["bands cover, epsilon 1, %"] = (
-            _ABSENT if covered is None or pd.isna(covered) else f"{100 * covered:.1f}"
+            _ABSENT if covered is None or pd.isna(covered) else f"{covered:.1f}"
         )
         rows.append(row)
     return pd.DataFrame(rows)
