@@ -84,7 +84,7 @@ TABLES = {
         (
             Part(
                 *("", grid(design=DESIGNS), coverage),
-                COLUMNS | {"covered": mean("covered", 6)},
+                COLUMNS,
                 runs=300,
                 by=("rule",),
                 csv="sites_coverage",
@@ -98,7 +98,7 @@ TABLES = {
         page=wide(
             ["design"],
             "rule",
-            covered="Coverage",
+            covered="Coverage, per cent",
             width="Median width",
             used="Sites that are used",
             rejected="Q rejects, per cent",

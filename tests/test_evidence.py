@@ -258,6 +258,7 @@ def heads(page: str) -> set[str]:
 QUOTED = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
 QUOTED += [*(ROOT / "docs" / "guide").glob("*.md"), *(ROOT / "docs" / "questions").glob("*.md")]
 DERIVED = {
+    ("balance.md", "balance", "15"): "1 - 0.851",
     ("accuracy.md", "bent", "144"): "steps of all kinds of populations",
     ("conditional.md", "groups", "13"): "settings are counted",
     ("conditional.md", "cate", "2700"): "nine tenths of the records",

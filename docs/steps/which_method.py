@@ -319,8 +319,8 @@ def rules() -> pd.DataFrame:
     for rule in coverage["rule"].unique():
         row = {"rule": f"`{rule}`"}
         row |= {f"best, {b}": best[rule][b] if rule in best else _ABSENT for b in best.index}
-        row["coverage, %"] = _range(100 * same[same["rule"] == rule]["covered"])
-        apart = 100 * differ[differ["rule"] == rule]["covered"]
+        row["coverage, %"] = _range(same[same["rule"] == rule]["covered"])
+        apart = differ[differ["rule"] == rule]["covered"]
         row["coverage where effects differ, %"] = _range(apart)
         rows.append(row)
     return pd.DataFrame(rows)
