@@ -66,6 +66,7 @@ def replays(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 UNITS = [{"call": m, "sample": s, "pair": p} for m, s in counted.CASES for p in counted.PAIRS[s]]
+UNITS.sort(key=lambda cell: cell["call"] == "auto")  # it calls others, and takes most of the time
 KINDS = {"formulas": (FORMULAS, 50), "frames with options": (FRAMES, 50)}
 KINDS |= {"requests": (REQUESTS, 250), "sign-ins, sessions and tokens": (ENTRANCES, 250)}
 FEW = {"formulas": 16, "frames with options": 8}

@@ -83,9 +83,7 @@ TABLES = {
         "Coverage of 95 % intervals of sites combined",
         (
             Part(
-                *("", grid(design=DESIGNS), coverage),
-                COLUMNS,
-                runs=300,
+                *("", grid(design=DESIGNS), coverage, COLUMNS, 300),
                 by=("rule",),
                 csv="sites_coverage",
             ),

@@ -33,6 +33,12 @@ def test_calls(first):
     assert wrong == []
 
 
+@pytest.mark.parametrize("number", [20245])
+def test_cases_that_once_failed(number):
+    """Bounds of a plan had a name that is no text."""
+    assert run(number).good
+
+
 def test_cases_are_the_same_everywhere():
     """A number is a case: nothing of this process, of today or of hashes goes into it."""
     from tests.fuzzing.cases import case

@@ -312,7 +312,9 @@ def read_formula(formula: str, bounds: Any, *, several: bool = False) -> tuple[F
     if parsed.more_outcomes and not several:
         raise OptionError("plan is for one outcome; for several use plan_study")
     there = [n for n in parsed.columns if n not in given]
-    used = {n for n in given if n in parsed.columns or any(fnmatchcase(x, n) for x in there)}
+    texts = [n for n in given if isinstance(n, str)]  # what is not is refused with all others
+    used = {n for n in texts if n in parsed.columns or any(fnmatchcase(x, n) for x in there)}
+    used |= given.keys() - texts
     bounds = {n: x for n, x in given.items() if n in used}
     needed = given.only(used) if isinstance(given, Bounds) else bounds  # what is whole stays so
     return parsed, Bounds.of_columns(needed, parsed.columns).in_days()
