@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from dpeffects.errors import OptionError
-from dpeffects.services.gate.answers import NOT_READY
+from dpeffects.services.gate.answers import NOT_READY, result_of
 from dpeffects.services.gate.question import Question
 from dpeffects.services.gate.store import Price
 from dpeffects.services.office import answering as module
@@ -70,6 +70,25 @@ def test_a_request_that_kills_its_workers_ends(pool, monkeypatch):
     monkeypatch.setattr(pool, "_of", lambda name: Process(None))
     pool._answer("answering 0", pool.running.desk.claim())
     assert pool.running.desk.counts() == {"failed": 1}
+
+
+@pytest.mark.parametrize("ends", [[None] * 3, [TimeoutError()]])
+def test_an_answer_in_the_ledger_is_given_though_its_process_died(pool, monkeypatch, ends):
+    """The last of the processes died when its reply was kept, and before it was sent."""
+    request, claimed = pool.running.ask()["id"], pool.running.desk.claim()
+    question, policy = Question.from_json(claimed.question), pool.running.desk.folder.policy()
+    worker, reply = Process(*ends), {}
+
+    def dies(task, seconds):
+        if len(worker.replies) == 1:
+            reply.update(result_of(question, policy, again=True))
+        return Process.ask(worker, task, seconds)
+
+    worker.ask = dies
+    monkeypatch.setattr(pool, "_of", lambda name: worker)
+    pool._answer("answering 0", claimed)
+    state = pool.running.desk.state(pool.running.person("anna"), request)
+    assert (state["status"], state["result"]) == ("answered", reply["result"])
 
 
 def test_a_request_that_takes_too_long_ends(pool, monkeypatch):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeffects.services.gate.answers import NOT_READY
+from dpeffects.services.gate.question import Question
 from dpeffects.services.limited_process import LimitedProcess
 from dpeffects.services.office.desk import Asked, Desk
 
@@ -165,14 +166,22 @@ class Pool:
                 reply: dict[str, Any] | None = process.ask(asked.question, seconds)
             except TimeoutError:
                 self._forget(name)
-                return {"status": "refused", "reason": TOO_LONG, "paid": True}
+                return self._kept(asked, TOO_LONG)
             if reply is not None:
                 return reply
             self._forget(name)
             if self._ending.is_set():
                 return None
             _log.warning("a worker died", extra={"request": asked.id})
-        return {"status": "refused", "reason": DIED, "paid": True}
+        return self._kept(asked, DIED)
+
+    def _kept(self, asked: Asked, reason: str) -> dict[str, Any]:
+        """What the ledger has of a request whose process is gone, or why there is no answer."""
+        question = Question.from_json(asked.question)
+        store = self._desk.folder.policy().store()
+        if reply := store.find(question.request, question.digest, again=True):
+            return reply | {"result": reply.get("release")}
+        return {"status": "refused", "reason": reason, "paid": True}
 
     def _of(self, name: str) -> AnsweringProcess:
         if name not in self._processes:
