@@ -250,6 +250,14 @@ def test_intervals_cover_the_difference(sample, scale, n, epsilon, treated):
     assert np.mean(everywhere) > 0.83
 
 
+def test_quantiles_of_a_single_bin_are_parts_of_the_way_through_it():
+    table = ArmTable(np.array([[0.0, 400.0], [0.0, 100.0]]), (1.0, 1.0))
+    found = Distributions(table, np.array([10.0]), OutcomeRange(10, 30))
+    for arm in (0, 1):
+        values = found.quantile(arm, (0.25, 0.5, 0.9), 0.0).value
+        assert values == pytest.approx([15.0, 20.0, 28.0])
+
+
 def test_bands_hold_for_both_distributions():
     rng = np.random.default_rng(6)
     many = np.arange(1_000_000) % 2 == 0

@@ -138,6 +138,9 @@ def test_the_rule():
     assert end_warning("y", 1.0, 0.0, 0.0, 1.0)
     assert not end_warning("y", 1.0, 0.1, 0.0, np.inf)
     assert not end_warning("y", np.nan, np.nan, 0.0, 5.0)
+    for far in (0.0, 100.0):  # near is in parts of the range, wherever that lies
+        assert end_warning("y", far + 4.98, 0.001, far, far + 5.0)
+        assert not end_warning("y", far + 4.96, 0.001, far, far + 5.0)
     assert arms_warning("y", None) == ""
 
 
