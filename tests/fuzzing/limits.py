@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.fuzzing.cases import FORMULAS, FRAMES, REQUESTS, Outcome, run
 
-SECONDS, MEMORY = 20.0, 8 * 2**30
+SECONDS, MEMORY = 60.0, 8 * 2**30
 CALLS, OF_OFFICE = FORMULAS + FRAMES, 250
 """Where requests begin, and how many of them one office gets."""
 
