@@ -85,7 +85,7 @@ TABLES = {
     "abilities": table(
         "Every ability: coverage and cost of privacy at epsilon 1",
         f"{SE} Intervals of `dp_study` hold for all outcomes at once, and cover more often each.",
-        5.5,
+        5,
         part("", ask, grid(ability=ABILITIES), COLUMNS, by=("term",), csv="abilities"),
     )
 }

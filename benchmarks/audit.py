@@ -91,5 +91,5 @@ TABLE = Table(
     "was declared; where delta is 0 it must not exceed epsilon.",
     page=page,
     bars=bars,
-    minutes=11,
+    minutes=10.5,
 )

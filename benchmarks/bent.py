@@ -134,7 +134,7 @@ BENT = Table(
     "odds or outcome are not. Coverage of the population's effect by nominal 95 % intervals and "
     "warnings in the first lines of a summary in %; half-widths are compared with the error within "
     "each population, and with those of the same call without privacy (geometric means).",
-    minutes=7,
+    minutes=8,
 )
 
 # Life tables of the same populations

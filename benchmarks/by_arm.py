@@ -191,7 +191,7 @@ TABLES = {
         "Rates: coverage of 95 % intervals",
         f"{SE} Counts are beta-binomial, follow-up is unequal. Errors of the ratio are medians, "
         "beside crude ones in trials, those of the same call without noise in studies.",
-        3.5,
+        3,
         part("Trials", rates, TRIALS, RATIO),
         part("Studies, adjusted for three covariates", rates, STUDIES, RATIO),
     ),

@@ -80,13 +80,13 @@ TABLES = {
     "cate": table(
         "Private conditional effects",
         notes,
-        3,
+        2.5,
         Part("", CELLS, run, COLUMNS, runs=15, csv="cate"),
     ),
     "cate_growth": table(
         "Growth of effect functions",
         "3,000 records; seconds of the processor. The bar: 400 covariates in 20 s.",
-        1,
+        0.5,
         Part("", GROWTH, lambda people, noise, **size: apart(measure, *size.values())),
         alone=True,
     ),

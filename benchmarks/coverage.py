@@ -278,5 +278,5 @@ TABLE = Table(
     lead=LEAD,
     page=page,
     after=after,
-    minutes=17,
+    minutes=15,
 )

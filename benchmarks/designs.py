@@ -175,7 +175,7 @@ TABLES = {
         "Effects among compliers",
         f"{SE} With an instrument that is confounded intervals allow for curves in its score that "
         "the formula does not have. Without privacy: two-stage least squares.",
-        3,
+        2.5,
         *(part(title, late, grid(**SIMPLE | cells), WORTH) for title, cells in LATE.items()),
     ),
     "did": table(
@@ -185,14 +185,14 @@ TABLES = {
         1.5,
         *(part(title, did, grid(**PANEL | cells), WORTH) for title, cells in DID.items()),
     ),
-    "groups": table("Effects by group", better, 4, part("", groups, CELLS, GROUPS)),
+    "groups": table("Effects by group", better, 3, part("", groups, CELLS, GROUPS)),
     "rare_arms": table(
         "Few treated records, and few with an effect",
         f"{SE} Two covariates, outcomes in [0, 1]. *large*: an effect of 0.4 on all; *fifth* and "
         "*tenth*: one of 0.6 on a fifth or a tenth of the records, whatever their covariates. "
         "The default winsorises residuals, and takes little of what that cuts off for bias; a "
         "difference in means cuts nothing off.",
-        4,
+        3.5,
         part("", rare, ARMS, RARE),
     ),
 }

@@ -129,7 +129,7 @@ TABLES = {
         "pair attains a declared sensitivity. In these pairs the value of one record decides on "
         "the type that pandas gives its column: " + "; ".join(TYPES) + ".",
         page=replays,
-        minutes=4,
+        minutes=3.5,
     ),
     "units": Table(
         "Whole units replaced: replays",
@@ -145,13 +145,13 @@ TABLES = {
         "Calls that nobody would write",
         (Part("", CELLS[:2], cases, COUNTED, small=SMALL[:2], by=("end",), chunk=1),),
         page=ends,
-        minutes=2.5,
+        minutes=3,
     ),
     "mutants": Table(
         "Small faults that `make test` finds",
         (Part("", MUTANTS[1:], mutant, runs=16, small=MUTANTS[:1], by=("mutant",), chunk=1),),
         score,
         page=killed,
-        minutes=6,
+        minutes=4,
     ),
 }

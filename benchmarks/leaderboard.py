@@ -156,5 +156,5 @@ TABLE = Table(
     notes,
     page=page,
     after=after,
-    minutes=22,
+    minutes=13,
 )

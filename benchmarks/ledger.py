@@ -82,5 +82,5 @@ TABLE = Table(
     "`make evidence TABLE=ledger RUNS=10 MINUTES=40`.",
     page=page,
     alone=True,
-    minutes=2.5,
+    minutes=1.5,
 )

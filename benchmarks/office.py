@@ -75,7 +75,7 @@ TABLES = {
         page=page,
         bars=bars,
         alone=True,
-        minutes=3,
+        minutes=2.5,
     ),
     "office_kills": Table(
         "An office whose processes are killed",
@@ -85,7 +85,7 @@ TABLES = {
         "`make evidence TABLE=office_kills RUNS=21 MINUTES=60`.",
         page=page,
         bars=bars,
-        minutes=3,
+        minutes=4,
     ),
     "replay_office": Table(
         f"Replay of an office on neighbours: {kinds()} kinds of request, {len(PAIRS)} pairs",
@@ -95,12 +95,12 @@ TABLES = {
         "metrics and exports, and the lines of the log, without times and random identifiers. A "
         "pair gets a quarter of the kinds, the next one another quarter; RUNS=4 gives it all.",
         page=lambda found: {"": found.drop(columns=["some", "runs"], errors="ignore")},
-        minutes=3,
+        minutes=2,
     ),
     "fuzz_office": Table(
         "Requests that nobody would send",
         (Part("", CELLS[2:], cases, COUNTED, small=SMALL[3:], by=("end",), chunk=1),),
         page=ends,
-        minutes=2,
+        minutes=2.5,
     ),
 }

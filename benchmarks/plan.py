@@ -181,5 +181,5 @@ TABLE = Table(
     "An outcome with the range (0, 1) and no standard deviation is planned as one of 0 and 1, "
     "which most of these populations' outcomes are not: hence the wide default plans.",
     page=page,
-    minutes=4,
+    minutes=3,
 )

@@ -42,5 +42,5 @@ TABLE = Table(
     "The default beside the same call without noise",
     (Part("", CELLS, run, COLUMNS, runs=60, by=("epsilon",), chunk=20, csv="price"),),
     NOTES,
-    minutes=6,
+    minutes=5,
 )

@@ -161,5 +161,5 @@ TABLE = Table(
     (Part("", [*cells()], run, summary, runs=100, csv="real_data"),),
     lead=LEAD,
     page=page,
-    minutes=5,
+    minutes=4,
 )

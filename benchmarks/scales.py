@@ -143,5 +143,5 @@ TABLE = Table(
     (Part("", CELLS, run, runs=200),),
     NOTES,
     page=page,
-    minutes=6,
+    minutes=4.5,
 )

@@ -101,7 +101,7 @@ TABLES = {
             used="Sites that are used",
             rejected="Q rejects, per cent",
         ),
-        minutes=2.5,
+        minutes=2,
     ),
     "sites_liars": Table(
         "One lying site of three, five and twenty",
@@ -113,7 +113,7 @@ TABLES = {
         "errors (plain). Where effects differ they are normal around 0.1 with a standard deviation "
         "of 0.05.",
         page=wide(["sites", "rule"], "said", named="A site is named, per cent", **SHOWN),
-        minutes=2,
+        minutes=1.5,
     ),
     "sites_speed": Table(
         "Combining many sites",

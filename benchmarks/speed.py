@@ -321,7 +321,7 @@ TABLES = {
         "no limit. Medians of the runs, in turns with the peer; the ratio is the median of those "
         "of neighbours, peak memory the largest. CPU is that of all cores.",
         alone=True,
-        minutes=14,
+        minutes=12,
         bars=bars,
         after=into_guide,
     ),
@@ -331,7 +331,7 @@ TABLES = {
         "Without privacy scores are known, and no model is fitted. Peak memory is that of the "
         "process, data of 20 columns included.",
         alone=True,
-        minutes=3,
+        minutes=2,
     ),
     "first_call": Table(
         "Fresh processes, and calls in memory",
@@ -343,7 +343,7 @@ TABLES = {
         "call. Calls in memory: the confounded simulation, matching on strata by two covariates "
         "cut in four, `dp_cate` of two covariates; epsilon 1, delta 1e-6.",
         alone=True,
-        minutes=3,
+        minutes=2,
         bars=of_first_calls,
     ),
 }

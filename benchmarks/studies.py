@@ -141,7 +141,7 @@ TABLES = {
         "Noise in balance",
         "Standard deviations of the noise in standardised mean differences before and after "
         "weighting (root mean square over columns), and what results state over that.",
-        1,
+        0.5,
         Part("", BALANCE, balance),
     ),
 }

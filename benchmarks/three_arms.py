@@ -151,5 +151,5 @@ TABLE = Table(
     "report, which sampling is a part of. Populations of the second table are trials with uneven "
     "arms and confounded records, with arms whose outcomes vary alike or not at all alike "
     '("unlike": standard deviations of .03, .25 and .08); nothing was built on them.',
-    minutes=4,
+    minutes=3.5,
 )

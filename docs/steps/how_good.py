@@ -37,7 +37,8 @@ def read(name: str) -> Any:
 
 def table(page: str, heading: str = "", rows: str = "", turn: bool = False) -> pd.DataFrame:
     """The first table of a page below some words; rows that have others; or rows as columns."""
-    _, *below = re.split(rf"^#.*{heading}.*$", read(f"{page}.md"), maxsplit=1, flags=re.MULTILINE)
+    text = re.sub(r"## Promises\n\n(\|.*\n)+", "", read(f"{page}.md"))
+    _, *below = re.split(rf"^#.*{heading}.*$", text, maxsplit=1, flags=re.MULTILINE)
     lines = re.search(r"(^\|.*\n)+", "".join(below), re.MULTILINE)
     if not lines:
         raise LookupError(f"no table {heading!r}")
