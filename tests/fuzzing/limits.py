@@ -12,6 +12,7 @@ from typing import Any
 from tests.fuzzing.cases import FORMULAS, FRAMES, REQUESTS, Outcome, run
 
 SECONDS, MEMORY = 60.0, 8 * 2**30
+"""Of the processor, and bytes: `auto` takes up to 21 s to choose, on a loaded machine (case 25)."""
 CALLS, OF_OFFICE = FORMULAS + FRAMES, 250
 """Where requests begin, and how many of them one office gets."""
 

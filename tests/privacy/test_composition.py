@@ -23,7 +23,7 @@ from dpeffects.ledgers.composition import (
     largest_rho,
 )
 from dpeffects.ledgers.entry import NONE, Cost
-from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.charges import Charge
 from dpeffects.privacy.domains import IntTotals, Sensitivity
 from dpeffects.privacy.ledger import CallLedger, Terms
@@ -178,6 +178,18 @@ def test_what_covers_another_half_does_not_stand_alone():
     assert {"discrete Laplace", "discrete Gaussian", "randomised response"} == {
         name for name, _ in found
     }
+
+
+@pytest.mark.parametrize(("sigma", "most"), [(2.0**21, 60.0), (3.0, 60.0 - 19.0)])
+def test_values_too_large_for_noise_are_clipped_and_not_refused(sigma, most):
+    """A refusal would tell of a value; small noise is drawn in finer steps, 2^19 of them here."""
+    releaser = Releaser(
+        Split({"a": Share(1.0, 1e-6)}), CallLedger(Budget(1.0, 1e-6)), SeededNoise(0)
+    )
+    totals = IntTotals(np.array([2**62, -(2**62), 7]), Sensitivity(1, 1.0), 1.0)
+    price = Share(0.5, 1e-7)
+    drawn = releaser.gaussian("x", totals, sigma, price, share="a", claim=5).value
+    assert np.log2([drawn[0], -drawn[1]]) == pytest.approx([most, most], abs=1e-6)
 
 
 # --- privacy-loss distributions ---------------------------------------------------------------
