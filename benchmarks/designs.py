@@ -190,8 +190,8 @@ TABLES = {
         "Few treated records, and few with an effect",
         f"{SE} Two covariates, outcomes in [0, 1]. *large*: an effect of 0.4 on all; *fifth* and "
         "*tenth*: one of 0.6 on a fifth or a tenth of the records, whatever their covariates. "
-        "The default winsorises residuals, and assumes that most of what is cut off cancels "
-        "between the arms; a difference in means cuts nothing off.",
+        "The default winsorises residuals; what that takes off is estimated by arm and sign, and "
+        "added back as far as it is known. A difference in means cuts nothing off.",
         3.5,
         part("", rare, ARMS, RARE),
     ),

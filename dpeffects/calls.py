@@ -30,18 +30,29 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class OfReleases(TypedDict, total=False):
-    """Arguments of every release; `dp_ate` says what they mean."""
+class OfLedgers(TypedDict, total=False):
+    """Arguments of everything that is paid for; `dp_ate` says what they mean."""
+
+    bounds: Any
+    ledger: Account | Address | None
+    dataset: str | None
+    seed: int | None
+
+
+class OfSplits(TypedDict, total=False):
+    """Where the budget has several parts."""
+
+    budget_split: Mapping[str, float] | None
+
+
+class OfReleases(OfLedgers, total=False):
+    """Arguments of every release of data with rows for records."""
 
     delta: float
-    bounds: Any
     missing: str | Mapping[str, str]
     weights: str | None
     subset: str | None
     check_bounds: bool | None
-    ledger: Account | Address | None
-    dataset: str | None
-    seed: int | None
 
 
 class OfUnits(OfReleases, total=False):
@@ -51,16 +62,20 @@ class OfUnits(OfReleases, total=False):
     max_rows: int | None
 
 
-class OfTables(OfUnits, total=False):
-    """Arguments of calls that compare the tables of two arms, and the options that they share."""
+class OfAdjustment(OfSplits, total=False):
+    """The same where arms are compared, with covariates or without."""
 
-    estimand: str
     design: str
-    level: str | None
-    budget_split: Mapping[str, float] | None
     on_unadjusted: str
     adjust: bool | None
     model_share: float | None
+
+
+class OfTables(OfUnits, OfAdjustment, total=False):
+    """Arguments of calls that compare the tables of two arms, and the options that they share."""
+
+    estimand: str
+    level: str | None
     flexible: int | None
 
 

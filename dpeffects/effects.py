@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from dpeffects.calls import OfUnits, public_call
+from dpeffects.calls import OfSplits, OfUnits, public_call
 from dpeffects.errors import OptionError, advised, checked_call, did_you_mean, refusal
 from dpeffects.estimators import conditional_methods, default_learner, registry, table_methods
 from dpeffects.estimators.spec import MethodSpec
@@ -275,8 +275,7 @@ def estimate_effect(estimand: str, /, *arguments: Any, **more: Any) -> Result:
     return cast("Result", Estimation(request).result())
 
 
-class _OfCate(OfUnits, total=False):
-    budget_split: Mapping[str, float] | None
+class _OfCate(OfUnits, OfSplits, total=False):
     variance: bool
 
 

@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 import narwhals.stable.v2 as nw
 
 from dpeffects import dates
-from dpeffects.errors import DataError, refusal, shorten
+from dpeffects.errors import DataError, advised, refusal, shorten
 from dpeffects.lazy import pd
 
 Frame = TypeVar("Frame", bound="nw.DataFrame[Any] | nw.LazyFrame[Any]")
@@ -57,7 +57,7 @@ def read_data(path: str) -> pd.DataFrame:
 def is_text(data: Any) -> bool:
     """True for the path of a CSV file, and for a frame that was read from one."""
     if isinstance(data, str | os.PathLike):
-        return os.fspath(data).lower().endswith(".csv")
+        return os.fspath(data).lower().endswith(CSV)
     return bool(getattr(data, "attrs", None)) and data.attrs.get(_MARK) is True
 
 
@@ -200,8 +200,8 @@ def is_parquet(path: str) -> bool:
         return True
     if path.lower().endswith(CSV):
         return False
-    hint = ", and stands after the formula" if "~" in str(path) else ""
-    raise DataError(f"{path}: the data must be a .csv, .csv.gz or .parquet file{hint}")
+    kind = "formula" if "~" in path else "another" if os.path.splitext(path)[1] else "bare"
+    raise DataError(refusal("not_a_path", path=path, advice=advised("paths")[kind]))
 
 
 def _attempt(path: str, read: Any) -> Any:

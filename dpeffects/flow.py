@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects import results
 from dpeffects.arrays import FloatArray
 from dpeffects.design import clipped
 from dpeffects.design.bounds import MAGNITUDES, SOURCES, Bounds, bins_for, find_bounds
@@ -64,10 +65,6 @@ from dpeffects.privacy.rows import GroupIndex, Rows
 from dpeffects.privacy.units import release_size
 from dpeffects.request import Request as Request
 from dpeffects.request import account_of, checked, missing_policies, parsed, with_groups
-from dpeffects.results.average import Result
-from dpeffects.results.conditional import CateEffects, CateFunction
-from dpeffects.results.effect_function import EffectFunction
-from dpeffects.results.several import ArmEffects
 from dpeffects.results.wording import said, shown_level
 from dpeffects.seeded import noise_source
 
@@ -512,11 +509,10 @@ class Estimation:
             released = released.with_warnings(of_bounds)
         else:
             released = replace(released, warnings=with_another(released.warnings, of_bounds))
-        several = ArmEffects if self.contrasts else CateEffects
-        kinds: dict[Any, Any]
-        kinds = {Estimate: Result, EffectFunction: CateFunction, Effects: several}
-        if type(released) in kinds:
-            return kinds[type(released)]._made(released, self, about | {"notes": notes})
+        several = "ArmEffects" if self.contrasts else "CateEffects"
+        kinds = {"Estimate": "Result", "EffectFunction": "CateFunction", "Effects": several}
+        if (kind := kinds.get(type(released).__name__)) is not None:  # only that one is loaded
+            return getattr(results, kind)._made(released, self, about | {"notes": notes})
         return released.result(self, about, notes)
 
     def completed(self, released: Estimate) -> Estimate:

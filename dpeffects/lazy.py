@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import gc
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -83,18 +83,13 @@ def lazy_names(
             return found
         if name.isidentifier() and name[0] != "_" and find_spec(f"{package}.{name}"):
             return import_module(f"{package}.{name}")
-        raise AttributeError(f"module {package!r} has no attribute {name!r}{_near(name, places)}")
+        from dpeffects.errors import absent
+
+        # programs that ask for private names need no hint at the name that was perhaps meant
+        hint = "" if name.startswith("_") else absent(name, places)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
 
     def names() -> list[str]:
         return sorted({*vars(sys.modules[package]), *places})
 
     return find, names, sorted(places)
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    """A hint at the name that was perhaps meant; programs that ask for private names need none."""
-    if name.startswith("_"):
-        return ""
-    from dpeffects.errors import absent
-
-    return absent(name, known)

@@ -112,7 +112,7 @@ def record(
     exact: bool = True,
 ) -> Callable[[Any, str], T]:
     """What is made of an object with these fields; others are refused where it is ``exact``."""
-    names = checks.keys()
+    names, reads = checks.keys(), tuple(checks.items())
 
     def check(value: Any, name: str) -> T:
         if type(value) is not dict and not isinstance(value, Mapping):
@@ -121,7 +121,7 @@ def record(
             needed = [field for field in names if field not in may_lack]
             check_names(value, needed, names if exact else value, name or WHOLE)
         try:
-            own = {x: read(value[x], x) for x, read in checks.items() if exact or x in value}
+            own = {x: read(value[x], x) for x, read in reads if exact or x in value}
         except FieldError as error:
             raise FieldError(f"{name}.{error}" if name else str(error)) from None
         try:
@@ -170,15 +170,11 @@ def each(*checks: Check) -> Check:
     """A list of as many entries as there are checks."""
 
     def checked(value: Any, name: str) -> tuple[Any, ...]:
-        entries = _anything(value, name)
-        if len(entries) != len(checks):
-            raise FieldError(f"{name} must have {len(checks)} entries")
-        return tuple([check(entry, name) for check, entry in zip(checks, entries, strict=True)])
+        if not isinstance(value, list | tuple) or len(value) != len(checks):
+            raise FieldError(f"{name} must be a list of {len(checks)} entries")
+        return tuple([check(entry, name) for check, entry in zip(checks, value, strict=True)])
 
     return checked
-
-
-_anything = many(lambda value, _: value)
 
 
 def if_there(check: Check) -> Check:

@@ -139,7 +139,7 @@ test_one_clear_error_and_nothing_charged = refusals(
     ({"level": "row"}, "level", OptionError),
     (
         {"data": frame(x=frame().x.astype(str))},
-        re.escape('it is String: write pandas.to_numeric(data["x"])'),
+        re.escape('it is String: write data["x"] == "yes" for 0 and 1'),
         DataError,
     ),
     (

@@ -333,7 +333,7 @@ def test_other_calls_need_rows_in_memory_too(tmp_path):
 def test_files_that_are_not_there_or_not_known(tmp_path):
     with pytest.raises(dpe.DPEffectsError, match="no file"):
         answer(tmp_path / "none.parquet", "means")
-    with pytest.raises(dpe.DPEffectsError, match=r"\.parquet or \.csv"):
+    with pytest.raises(dpe.DPEffectsError, match=r"\.csv\.gz or \.parquet"):
         answer("study.xlsx", "means")
     (tmp_path / "bad.parquet").write_text("no parquet")
     with pytest.raises(dpe.DPEffectsError, match="cannot be read"):

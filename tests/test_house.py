@@ -425,7 +425,7 @@ def test_every_rule_is_tried():
     assert {rule for rule, _, _ in PLANTED} == set(RULES)
 
 
-CORE = 29_413
+CORE = 29_409
 """Lines of code of the core, which only become fewer: lower it with them. Raising it takes a line
 in CHANGELOG.md that says what for."""
 WINGS = ("replication", "evidence", "services")

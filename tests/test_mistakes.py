@@ -88,6 +88,39 @@ COLUMNS = {
     "weights": (ate(weights="ag"), "did you mean 'age'?"),
     "subset": (ate(subset="agee > 40"), "did you mean 'age'?"),
     "missing": (ate(missing={"xx": "indicator"}), "Did you mean 'x'?"),
+    "missing values of what is not in the formula": (
+        ate(missing={"age": "complete"}),
+        "records without it are left out by subset='~is_na(age)'",
+    ),
+    "one column without a name": (
+        ate(data=pd.DataFrame(np.zeros((N, 1)))),
+        "names a column 'y' that the data does not have",
+    ),
+    "an outcome in words": (ate("sex ~ t"), 'bounds={"sex": ["no", "yes"]}'),
+    "an event in words": (
+        other(dpe.dp_survival, 'Surv(age, sex == "m") ~ t', horizon=9),
+        "compare with them in pandas, as data['died'] = data['status'] == 'dead'",
+    ),
+    "a treatment in words, with an instrument": (
+        other(dpe.dp_late, "y ~ sex", instrument="t"),
+        'write data["sex"] == "yes" for 0 and 1',
+    ),
+    "a treatment with levels, and an instrument": (
+        other(dpe.dp_late, 'y ~ C(sex, levels=["f", "m"])', instrument="t"),
+        "data['taken'] = data['drug'] == 'yes'",
+    ),
+    **{
+        f"a time that can be {time}": (
+            other(dpe.dp_survival, f"Surv({time}, y > 0.5) ~ t", horizon=9, bounds=dates),
+            "a survival time is never negative",
+        )
+        for time, dates in {
+            "age": {"age": (-1, 90)},
+            "-age": {"age": (0, 90)},
+            "age - person": {"age": (0, 90), "person": (0, 90)},
+            "sqrt(age) - 1": {"age": (0, 90)},
+        }.items()
+    },
     "instrument": (other(dpe.dp_late, instrument="Sex"), "did you mean 'sex'?"),
     "before": (other(dpe.dp_did, before="yy"), "did you mean 'y'?"),
     "time": (other(dpe.dp_did, time="agee", unit="person", periods=[1, 2]), "did you mean 'age'?"),
@@ -384,6 +417,11 @@ PUBLIC = {
     "no n for a plan": (lambda: dpe.plan("y ~ t", epsilon=1), "plan needs n"),
     "twice": (lambda: dpe.dp_ate("y ~ t", frame(), epsilon=1, formula="y ~ t"), "write it once"),
     "no result": (lambda: dpe.compare(), "compare(fit1, fit2)"),
+    "results by name": (
+        lambda: dpe.compare({"a": fit()}),
+        "write compare(*fits.values(), names=list(fits))",
+    ),
+    "a format of a table": (lambda: fit().table("latex"), "Write table().as_latex()"),
     "per cent": (lambda: fit().conf_int(95), "between 0 and 1, such as 0.95"),
     "alpha by name": (lambda: fit().conf_int(alpha=0.05), "Write conf_level=0.95"),
     "alpha by position": (lambda: fit().conf_int(0.05), "write 0.95 for an alpha of 0.05"),
@@ -708,3 +746,12 @@ def test_a_record_in_two_formats_has_one_json(tmp_path):
         _fit(seed=2).report(tmp_path / "a.docx")
     with pytest.raises(OptionError, match=re.escape("a.html exists")):
         fit().report(tmp_path / "a.html")
+
+
+@each("time", ["age", "age - person", "clip(age - person, 0, 90)", "sqrt(age)"])
+def test_times_are_refused_by_what_is_declared_and_never_by_the_data(time):
+    """A time below 0 is refused where its range says that it can be, whatever the rows hold."""
+    known = {"age": (0, 90)} | ({"person": (0, 90)} if "clip" in time else {})
+    call = {"horizon": 9, "epsilon": 1, "bounds": known, "design": "randomised", "seed": 1}
+    for age in (5.0, -5.0):
+        assert dpe.dp_survival(f"Surv({time}, y > 0.5) ~ t", frame(age=age), **call).n == N

@@ -113,7 +113,7 @@ LOUD = {
     "seeded site": ("seeded site", "NOT PRIVATE: a seed was set"),
 }
 """What voids a reading, in capitals."""
-WARNED = {"hardly adjusted": ("private_psm-sample-ATE", "Weak adjustment")}
+WARNED = {"hardly adjusted": ("points", "Weak adjustment")}
 """What is a warning, and no more."""
 
 

@@ -14,7 +14,7 @@ released values, so the guarantee is that of the whole budget all the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Unpack
@@ -22,7 +22,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
-from dpeffects.calls import OfUnits, public_call, released
+from dpeffects.calls import OfSplits, OfUnits, public_call, released
 from dpeffects.design.arms import ARMS
 from dpeffects.design.features import logits
 from dpeffects.errors import OptionError, refusal
@@ -582,16 +582,14 @@ class Balance(several.SeveralRows, picture="report.plots.diagnostics.of_balance"
         return Table(title, ("score", *table_results.ARMS), rows[:SHOWN], "lrr")
 
     def _noted(self, conf_level: float) -> Sequence[str]:
-        return [*self._read(), *self.notes]
-
-    def _read(self) -> Iterable[str]:
         """How to read the numbers, and what was not released."""
-        yield from (_SAID["smd"], wording.DAGGER, _SAID["scores"] if self.edges else "")
         stopped = "stopped" if self.options.get("overlap") else "no_model"
-        yield _SAID["weighted" if self.smd_adjusted else "raw" if self.edges else stopped]
-        yield from (f"n/a: {reason}." for reason in dict.fromkeys(filter(None, self.reasons)))
+        notes = [_SAID["smd"], wording.DAGGER, _SAID["scores"] if self.edges else ""]
+        notes.append(_SAID["weighted" if self.smd_adjusted else "raw" if self.edges else stopped])
+        notes += [f"n/a: {reason}." for reason in dict.fromkeys(filter(None, self.reasons))]
         if max(len(self.terms), len(self.edges) - 1) > SHOWN:
-            yield f"Tables show the first {SHOWN} rows; tidy() and overlap() have all."
+            notes.append(f"Tables show the first {SHOWN} rows; tidy() and overlap() have all.")
+        return [*notes, *self.notes]
 
 
 def _largest(values: tuple[float, ...]) -> float:
@@ -605,9 +603,8 @@ def _count(value: float, sd: float) -> str:
 # --- the call -----------------------------------------------------------------------------------
 
 
-class _OfBalance(OfUnits, total=False):
+class _OfBalance(OfUnits, OfSplits, total=False):
     estimand: str
-    budget_split: Mapping[str, float] | None
 
 
 @public_call(_OfBalance, options=False, conf_level=False, plot="draw the differences (love plot)")

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, fields, replace
 from numbers import Real
 from typing import Any, ClassVar, Self
 
-from dpeffects.calls import OfReleases, public_call
+from dpeffects.calls import OfReleases, OfSplits, public_call
 from dpeffects.design.bounds import SOURCES
+from dpeffects.design.codebook import number_or_text
 from dpeffects.design.frames import written_out
 from dpeffects.design.panel import Panel, label, wide_of
 from dpeffects.design.sample import AnalysisSample
@@ -153,11 +154,9 @@ class EventStudy(SimultaneousEffects, picture="report.plots.interval_plots.event
     @property
     def estimate_warnings(self) -> str:
         """Warnings about the estimates: trends that differ before treatment."""
-        own = super().estimate_warnings
-        found = self.pretrends() if self.leads else None
-        if isinstance(found, PreTrends) and found.p_value < 0.05:
-            return "; ".join(filter(None, (own, _SAID["not_parallel"])))
-        return own
+        found = self.pretrends()
+        differ = isinstance(found, PreTrends) and found.p_value < 0.05
+        return "; ".join(filter(None, (super().estimate_warnings, _SAID["not_parallel"] * differ)))
 
     def pretrends(self, conf_level: float = 0.95) -> PreTrends | Unavailable:
         """Test parallel pre-trends. It costs no privacy budget."""
@@ -420,16 +419,7 @@ def _by_period(asked: _Panel, estimand: str) -> EventStudy:
     )
 
 
-def _period(text: str) -> float | str:
-    """A period of long data: a number, or a text."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-class _OfDid(OfReleases, total=False):
-    budget_split: Mapping[str, float] | None
+class _OfDid(OfReleases, OfSplits, total=False):
     variance: bool
     cluster: str | None
     clusters: int | None
@@ -439,8 +429,8 @@ class _OfDid(OfReleases, total=False):
     _OfDid,
     plot="draw the effect, or the differences by period",
     before={"type": str, "nargs": "+", "help": "the outcome before treatment"},
-    start={"type": _period, "help": "the first period under treatment"},
-    periods={"type": _period, "nargs": "+", "help": "the periods, in their order"},
+    start={"type": number_or_text, "help": "the first period under treatment"},
+    periods={"type": number_or_text, "nargs": "+", "help": "the periods, in their order"},
     change={"type": float, "nargs": 2, "help": "a range that changes lie in"},
 )
 def dp_did(

@@ -17,7 +17,6 @@ done twice, on the same rows with another outcome each time:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,7 +25,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from dpeffects.arrays import FloatArray, Interval
-from dpeffects.calls import OfUnits, public_call, released
+from dpeffects.calls import OfSplits, OfUnits, public_call, released
 from dpeffects.errors import FormulaError, OptionError, refusal
 from dpeffects.estimands import LATE
 from dpeffects.estimators import constants as hand
@@ -47,6 +46,7 @@ from dpeffects.inference.compliers import STRONG, Wald
 from dpeffects.inference.estimate import Estimate, Influence, Unavailable
 from dpeffects.privacy import Block, Box, Budget, Curator, Share, Split
 from dpeffects.privacy.units import with_outcome
+from dpeffects.results.export import or_nan
 from dpeffects.results.number_format import to_error
 from dpeffects.results.table_results import TableEffects, TableRelease, Term
 from dpeffects.results.wording import p_words, percent, said, with_limits
@@ -226,10 +226,9 @@ def fit(curator: Curator, options: LateOptions, estimand: str) -> TableRelease:
         "arm_table": table,
         "instrument": options.instrument,
         "identification": residual.identification,
+        "method_warnings": residual.warnings,
     }
-    return TableRelease(
-        LateEffect, made | {"method_warnings": residual.warnings}, details=residual.details
-    )
+    return TableRelease(LateEffect, made, details=residual.details)
 
 
 def _price(curator: Curator, share: str) -> Share:
@@ -456,13 +455,10 @@ class LateEffect(_OfCompliers, TableEffects):  # type: ignore[misc]
         return " and ".join(f"{low} to {high}" for low, high in pairs)
 
     def _cells(self, ends: Sequence[float] = ()) -> tuple[str, ...]:
-        error = self.std_error
-        known = math.nan if isinstance(error, Unavailable) else error
-        return to_error((self.estimate,), known, ends=ends)
+        return to_error((self.estimate,), or_nan(self.std_error), ends=ends)
 
 
-class _OfLate(OfUnits, total=False):
-    budget_split: Mapping[str, float] | None
+class _OfLate(OfUnits, OfSplits, total=False):
     design: str
     on_unadjusted: str
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from dpeffects.inference import Estimate, SamplingVariance, Unavailable, check_c
 from dpeffects.inference.bins import MOST, OutcomeRange, number_of_bins, place
 from dpeffects.inference.quantiles import Distributions
 from dpeffects.inference.tables import ArmTable
+from dpeffects.lazy import pd
 from dpeffects.privacy import COUNT, Block, Curator, GroupIndex, entries
 from dpeffects.results.export import frame_of
 from dpeffects.results.number_format import with_ends
@@ -40,9 +41,6 @@ from dpeffects.results.table_results import (
 )
 from dpeffects.results.wording import percent, said
 from dpeffects.summary import Table, printed
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SAID = said("quantile")
 

@@ -19,12 +19,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray
-from dpeffects.calls import public_call, released
+from dpeffects.calls import OfLedgers, OfSplits, public_call, released
 from dpeffects.errors import OptionError, refusal
 from dpeffects.estimators.arm_tables import table_spec
 from dpeffects.estimators.option_checks import between, choice, whole
@@ -43,10 +43,6 @@ from dpeffects.privacy import COUNT, Block, Box, Curator, GroupIndex
 from dpeffects.results import export, result_base, table_results, wording
 from dpeffects.results.number_format import number
 from dpeffects.summary import Pairs, Table
-
-if TYPE_CHECKING:
-    from dpeffects.ledgers import Address
-    from dpeffects.privacy.ledger import Account
 
 _SAID = wording.said("randomisation")
 _HOW: str = _SAID["how"]
@@ -291,12 +287,8 @@ class RandomisationTest(result_base.ResultBase):
         ]
 
 
-class _OfTest(TypedDict, total=False):
-    bounds: Any
-    budget_split: Mapping[str, float] | None
-    ledger: Account | Address | None
-    dataset: str | None
-    seed: int | None
+class _OfTest(OfLedgers, OfSplits):
+    pass
 
 
 @public_call(

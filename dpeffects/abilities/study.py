@@ -17,7 +17,7 @@ from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 
@@ -39,6 +39,7 @@ from dpeffects.inference.interaction import interaction
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn, agreeing
 from dpeffects.inference.range_ends import arms_warning
 from dpeffects.inference.table_one import OVERALL, arm_sizes, table_one, unlike, variable_name
+from dpeffects.lazy import pd
 from dpeffects.privacy import Curator, GroupIndex, entries
 from dpeffects.privacy.units import seen_as
 from dpeffects.results import average, export, result_base, several, table_results, wording
@@ -46,9 +47,6 @@ from dpeffects.results.number_format import number, to_error
 from dpeffects.results.result_base import NamedTable
 from dpeffects.results.scaled import mean_rows
 from dpeffects.summary import NAMED, NOISE, SHOWN, Table, draw, printed
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _UNWEIGHTED = Fraction(1, 3)
 """Part of that for their means without weights, where there are means with weights too: these have
@@ -452,10 +450,11 @@ class StudyEffects(
         """
         labels, effects, levels = [], [], []
         subgroup = errors.spelled(subgroup, self.subgroups)
-        if subgroup == "site" and self.sums.sites and subgroup not in self.subgroups:
-            within = self.sums.effects_at_sites()
-        elif subgroup in self.subgroups:
+        if subgroup in self.subgroups:
             within = self.sums.effects_by_level(self.subgroups.index(subgroup))
+        elif subgroup == "site" and self.sums.sites:
+            each = (site.effects() for site in self.sums.sites)
+            within = zip(self.sums.site_names, each, strict=True)
         else:
             known = ", ".join(self.subgroups) or "no subgroups"
             raise errors.OptionError(f"this study has no subgroups by {subgroup!r}; it has {known}")
@@ -833,14 +832,9 @@ def _baseline_sentence(fit: StudyEffects) -> str:
 # --- the call -----------------------------------------------------------------------------------
 
 
-class _OfStudy(calls.OfReleases, total=False):
+class _OfStudy(calls.OfReleases, calls.OfAdjustment, total=False):
     unit: str | None
-    design: str
-    budget_split: Mapping[str, float] | None
     contrasts: str
-    on_unadjusted: str
-    adjust: bool | None
-    model_share: float | None
 
 
 @calls.public_call(_OfStudy, method="study")

@@ -116,7 +116,13 @@ def catalogue() -> dict[str, CatalogueEntry]:
     for name, own in texts("dpeffects.datasets", "catalogue.toml").items():
         like = entries.get(own.pop("like", ""), {"outcome": "outcome", "treatment": "treatment"})
         entries[name] = {**like, **own, "name": name, "bounds": _bounds(like, own)}
-    return {name: _entry(**entry) for name, entry in entries.items()}
+    made = {}
+    for name, facts in entries.items():
+        facts.pop("indicators", None)
+        bounds, file, covariates = facts.pop("bounds"), facts.pop("file", ""), facts["covariates"]
+        facts["covariates"] = _all_names(covariates)
+        made[name] = CatalogueEntry(DataInfo(**facts), bounds, file)
+    return made
 
 
 def _bounds(like: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,16 +132,6 @@ def _bounds(like: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     for column, ends in own.get("bounds", {}).items():
         bounds[column] = ends if isinstance(ends[0], str) else tuple(ends)
     return bounds
-
-
-def _entry(
-    bounds: Mapping[str, Any],
-    covariates: list[str],
-    file: str = "",
-    indicators: Any = None,
-    **facts: Any,
-) -> CatalogueEntry:
-    return CatalogueEntry(DataInfo(covariates=_all_names(covariates), **facts), bounds, file)
 
 
 def _all_names(names: list[str]) -> tuple[str, ...]:

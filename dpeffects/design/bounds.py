@@ -143,10 +143,6 @@ class Bounds(Mapping[str, "Interval | Levels"]):
         """Return those of some columns; of what is not declared there are none."""
         return Bounds({name: self.entries[name] for name in names if name in self})
 
-    def in_days(self) -> Bounds:
-        """Return a copy in which dates are numbers of days, as any others."""
-        return replace(self, entries={k: replace(x, since="") for k, x in self.entries.items()})
-
     @property
     def dates(self) -> dict[str, str]:
         """Columns of dates, whose ranges are in days since this date."""

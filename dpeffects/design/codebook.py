@@ -269,8 +269,11 @@ def _number(text: str) -> Any:
     """A number as it is usually written; codes such as 007 stay text."""
     if re.fullmatch(r"[+-]?(?:0|[1-9][0-9]*)", text):
         return int(text)
-    if re.match(r"[+-]?0[0-9]", text):
-        return text
+    return text if re.match(r"[+-]?0[0-9]", text) else number_or_text(text)
+
+
+def number_or_text(text: str) -> float | str:
+    """What is written as a number, as that; anything else as it is."""
     try:
         return float(text)
     except ValueError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
 from typing import Any, Self
@@ -145,14 +145,14 @@ class Design:
         lower, upper = (0.0, 1.0)
         if self.formula.outcome_columns:  # else the call reads no outcome
             lower, upper = _usable(range_of(outcome, intervals))
-        self.encoding.ranges(intervals)
+        ranges = self.encoding.ranges(intervals)
         try:
             discrete = self.strata()
         except FormulaError:  # a covariate that is not discrete
             discrete = None
         if isinstance(outcome, ex.Pair):
             outcome = replace(outcome, tops=(self.tops[0], self.tops[1]))
-        return Recipe(outcome, intervals, (lower, upper), self.encoding, discrete)
+        return Recipe(outcome, intervals, (lower, upper), self.encoding, discrete, ranges)
 
 
 def _usable(ends: tuple[float, float], what: str = "the outcome") -> tuple[float, float]:
@@ -244,7 +244,7 @@ class Columns:
         names = set(names)
         wanted = [name for name in self.numeric if name in names]
         flags = {x.key: missing_in(frame[x.column]) for x in self.flags if x.column in names}
-        found = {name: numbers(frame[name], name in self.lenient) for name in wanted}
+        found = {name: numbers(frame.get_column(name), name in self.lenient) for name in wanted}
         for name in set(self.events) & found.keys():
             if not ((found[name] == 0) | (found[name] == 1) | np.isnan(found[name])).all():
                 raise DataError(refusal("event_codes", name=name, shown=ex.show_name(name)))
@@ -337,13 +337,17 @@ def outside_levels(name: str) -> DataError:
 
 @dataclass(frozen=True)
 class Recipe:
-    """From the columns of some rows to their outcomes, covariates and strata."""
+    """From the columns of some rows to their outcomes, covariates and strata.
+
+    ``ranges`` are those of the encoded columns, made once for all blocks.
+    """
 
     outcome_term: ex.Expression
     intervals: Mapping[str, tuple[float, float]]
     outcome_range: tuple[float, float]
     encoding: Encoding
     discrete: Strata | None
+    ranges: FloatArray = field(default_factory=lambda: np.zeros((0, 2)), compare=False)
 
     def reads(self, parts: Iterable[str]) -> tuple[str, ...]:
         """Columns that parts of a block are made of."""
@@ -370,7 +374,7 @@ class Recipe:
         """Encoded covariates, written to ``out``."""
         inside = self._clipped(numeric, self.encoding.numeric_columns)
         with np.errstate(all="ignore"):
-            return self.encoding.matrix(inside, coded, self.intervals, out, len(out))
+            return self.encoding.matrix(inside, coded, self.ranges, out, len(out))
 
     def strata(self, numeric: Arrays, coded: Arrays) -> IntArray:
         """Stratum of each row."""

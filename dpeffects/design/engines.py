@@ -22,9 +22,9 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
+from dpeffects import files as read_files
 from dpeffects.design.sample import AnalysisSample, identifiers
 from dpeffects.errors import DataError, DPEffectsError, OptionError, refusal
-from dpeffects.files import LONGEST, Frame, by_declaration, refuse_text, scan, unreadable
 from dpeffects.privacy.rows import ROWS, Records, Totals, added, joined
 from dpeffects.privacy.units import UnitSizes
 
@@ -43,15 +43,11 @@ def open_if_path(data: Any) -> Any:
     if not isinstance(data, str | os.PathLike):
         return data
     path = os.fspath(data)
-    kind = Path(path).suffix.lower()
-    if kind not in (".parquet", ".pq", ".csv"):
-        advice = "read other files first, as pandas.read_excel(...)"
-        advice = advice if kind else "data sets of the package are load_data(...)"
-        raise DataError(refusal("not_a_path", path=path, advice=advice))
+    parquet = read_files.is_parquet(path)
     files = [path] if Path(path).exists() else sorted(glob.glob(path, recursive=True))
     if not files:
         raise DataError(f"there is no file {path!r}")
-    headers = [scan(file) for file in files] if kind == ".csv" else []
+    headers = [] if parquet else [read_files.scan(file) for file in files]
     if any(names != headers[0] for names in headers):
         raise DataError(f"{path!r}: the files have different headers")
     try:
@@ -89,7 +85,8 @@ def _with_duckdb(files: Sequence[str], headers: Sequence[Sequence[str]]) -> Any:
     said: dict[str, Any] = {"header": True, "auto_detect": False, "strict_mode": True}
     said |= {"sep": ",", "quotechar": '"', "escapechar": '"', "comment": "", "skiprows": 0}
     said |= {"na_values": [""], "allow_quoted_nulls": True, "null_padding": False}
-    said |= {"compression": "none", "encoding": "utf-8", "max_line_size": 2 * LONGEST}
+    said |= {"compression": "gzip" if files[0].lower().endswith(".gz") else "none"}
+    said |= {"encoding": "utf-8", "max_line_size": 2 * read_files.LONGEST}
     said |= {"hive_partitioning": False, "union_by_name": False, "ignore_errors": False}
     return duckdb.read_csv(files, columns=dict.fromkeys(names, "VARCHAR"), **said)
 
@@ -102,11 +99,11 @@ def memory() -> int:
         return 2**34
 
 
-def typed(frame: Frame, kinds: Mapping[str, str]) -> Frame:
+def typed(frame: read_files.Frame, kinds: Mapping[str, str]) -> read_files.Frame:
     """Read text, of a CSV file or of dates, as it is declared; refuse what does not fit."""
-    if questions := unreadable(frame, kinds):
-        refuse_text(asked(frame.lazy(), questions), kinds)
-    return by_declaration(frame, kinds)
+    if questions := read_files.unreadable(frame, kinds):
+        read_files.refuse_text(asked(frame.lazy(), questions), kinds)
+    return read_files.by_declaration(frame, kinds)
 
 
 def rows_in(frame: AnyFrame) -> int:

@@ -43,7 +43,7 @@ def unpack(
     odd = next((x for x in needed or () if x == "*" or x[:1] + x[-1:] == "^$"), None)
     if odd and (engine := frame.implementation.name.lower()) not in ("pandas", "dask"):
         raise DataError(f"{engine} reads the column name {odd!r} as a pattern: rename the column")
-    if len(names) == 1 and (mark := next((x for x in ";\t" if x in names[0]), "")):
+    if len(names) == 1 and (mark := next((x for x in ";\t" if x in str(names[0])), "")):
         raise DataError(refusal("not_commas", mark=mark))
     if isinstance(frame, nw.DataFrame):
         frame = _retyped(frame, set(needed or ()) & set(names))
@@ -128,11 +128,7 @@ def not_numeric(name: str, dtype: Any) -> str:
     if isinstance(dtype, nw.Object):
         how = f"{own}.astype(float), or .astype(bool) for true and false"
     elif isinstance(dtype, nw.String):
-        commas = 'with .str.replace(",", ".") before it for decimal commas'
-        how = (
-            f'pandas.to_numeric({own}), {commas}, or {own} == "yes" for 0 and 1; words for missing '
-        )
-        how += 'values are named in pandas.read_csv(..., na_values=["NA", "."])'
+        how = refusal("words_as_numbers", name=name)
     elif isinstance(dtype, nw.Duration):
         how = f"{own}.dt.total_seconds() / 86400 for days"
     kind = type(dtype).__name__

@@ -241,7 +241,7 @@ def missing_by_column(
         _check_word(f"missing[{name!r}]", word, several)
         if name not in known:
             hint = did_you_mean(name, known) or f" It has {listed(known)}."
-            raise OptionError(f"missing names a column {name!r} that is not in the formula.{hint}")
+            raise OptionError(refusal("missing_not_in", name=name, hint=hint))
         if word == "indicator" and name not in covariates:
             what = "treatment" if name in treatment else "outcome"
             raise OptionError(refusal("missing_indicator_covariates", name=name, what=what))

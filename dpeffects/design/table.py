@@ -67,9 +67,7 @@ class Unclipped:
 
     def covariates(self, numeric: Arrays, coded: Arrays, out: FloatArray) -> FloatArray:
         """All columns, written to ``out``."""
-        for k, name in enumerate(self.names):
-            out[:, k] = numeric[name]
-        return out
+        return np.stack([numeric[name] for name in self.names], axis=1, out=out)
 
     @property
     def width(self) -> int:
@@ -122,8 +120,8 @@ class RowBatch:
         """Where each block is, its numbers and its codes."""
         for start in range(0, self.treated.size, ROWS):
             some = slice(start, start + ROWS)
-            parts = [{k: x[some] for k, x in part.items()} for part in (self.numeric, self.codes)]
-            yield some, parts[0], parts[1]
+            numeric = {name: x[some] for name, x in self.numeric.items()}
+            yield some, numeric, {name: x[some] for name, x in self.codes.items()}
 
     def strata(self, recipe: Recipe) -> IntArray:
         """Stratum of each row."""
@@ -154,8 +152,7 @@ class RowBatch:
                 recipe.covariates(numeric, coded, out[some])
             return out
 
-        treated = self.treated
-        outcome = [recipe.outcome(numeric, treated[some].size) for some, numeric, _ in self._cut()]
+        outcome = [recipe.outcome(x, self.treated[some].size) for some, x, _ in self._cut()]
         return Rows(
             np.concatenate(outcome),
             treated=self.treated,

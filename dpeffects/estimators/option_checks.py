@@ -67,12 +67,6 @@ def check_bins(name: str, value: Any, least: int, most: int) -> None:
         raise OptionError(f"{name} must be a number of bins, or their ends in increasing order")
 
 
-def check_penalty(name: str, value: Any) -> None:
-    """Refuse a ridge penalty with which no model can be fitted."""
-    if not (is_number(value) and 1e-12 <= value <= 1e12):
-        raise OptionError(f"{name} must be a number between 1e-12 and 1e12, got {quoted(value)}")
-
-
 def check_whole(name: str, value: Any, least: int, most: int | None = None) -> None:
     """Refuse what is not a whole number in a range."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)

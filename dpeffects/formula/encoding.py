@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import product
 from typing import Any, TypeAlias
 
@@ -79,12 +79,12 @@ class Encoding:
         """Names of the columns, in order."""
         return tuple(column.name for column in self.columns)
 
-    @property
+    @cached_property
     def numeric_columns(self) -> tuple[str, ...]:
         """Data columns read as numbers."""
         return tuple(dict.fromkeys(n for f in self.factors for n in ex.number_columns(f)))
 
-    @property
+    @cached_property
     def factors(self) -> tuple[Factor, ...]:
         """The factors of all columns, each once."""
         parts = (part.factor for column in self.columns for part in column.parts)
@@ -136,17 +136,18 @@ class Encoding:
         self,
         columns: Arrays,
         codes: Arrays,
-        bounds: Mapping[str, Interval],
+        bounds: Mapping[str, Interval] | Floats,
         out: Floats | None = None,
         rows: int | None = None,
     ) -> Floats:
         """Encode rows; every column is clipped to its range and scaled by it to [0, 1].
 
         The intercept stays 1; a column whose range has no width is 0. ``columns`` are numbers
-        without missing values, clipped to ``bounds``; ``codes`` are positions in levels. ``out`` is
-        an array to fill, ``rows`` the number of rows where there is no column to count.
+        without missing values, clipped to ``bounds``, which may be given as `ranges` makes them;
+        ``codes`` are positions in levels. ``out`` is an array to fill, ``rows`` the number of rows
+        where there is no column to count.
         """
-        ranges = self.ranges(bounds)
+        ranges = bounds if isinstance(bounds, np.ndarray) else self.ranges(bounds)
         out = self.raw_matrix(columns, codes, out, rows)
         for j, column in enumerate(self.columns):
             values, (lower, upper) = out[:, j], ranges[j]

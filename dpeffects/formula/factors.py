@@ -141,7 +141,7 @@ class FactorReader:
         """A column by its name, or by what stood in backticks."""
         value = self.quotes.value(name)
         if isinstance(value, str):
-            self.refuse("strings stand only in C(x, levels=[...]); a name stands in backticks")
+            self.refuse(refusal("string_in_formula"))
         if value is None and not re.fullmatch(r"[^\W\d][\w.]*", name):
             self.refuse("it is not a plain name; write it in backticks")
         return value or ex.Column(name)

@@ -200,7 +200,8 @@ def parse(text: str, declared: Sequence[str] | None = None) -> Formula:
         raise FormulaError(f"the formula is longer than {MAX_LENGTH} characters")
     bare, quotes = unquote(text)
     if bare.count("~") != 1 or bare.count("|") > 1:
-        raise FormulaError(refusal(_wrong_marks(bare), text=shorten(text.strip())))
+        wrong = "two_bars" if bare.count("|") > 1 else "no_tilde"
+        raise FormulaError(refusal(wrong, text=shorten(text.strip())))
     left, _, right = bare.partition("~")
     middle, bar, rest = right.partition("|")
     outcome, *more = _outcomes(left, quotes)
@@ -214,11 +215,6 @@ def parse(text: str, declared: Sequence[str] | None = None) -> Formula:
     intercept, terms, written_out = _expand(rest, quotes, dot) if bar else (True, (), False)
     formula = Formula(text, outcome, treatment, terms, intercept, tuple(more))
     return replace(formula, source=str(formula)) if written_out else formula
-
-
-def _wrong_marks(bare: str) -> str:
-    """Which refusal is for a formula without one `~`, or with more than one `|`."""
-    return "two_bars" if bare.count("|") > 1 else "no_tilde"
 
 
 def has_dot(text: Any) -> bool:

@@ -62,7 +62,9 @@ def _range(factor: ex.Factor, bounds: Mapping[str, ex.Interval]) -> ex.Interval:
             ends = _binary_range(factor, bounds)
         case ex.Categorical() | ex.Missing():
             return 0.0, 1.0
-        case ex.Survival():
+        case ex.Survival(time=x):
+            if bounds.keys() >= set(ex.number_columns(x)) and (ends := _range(x, bounds))[0] < 0.0:
+                raise _OutsideError(factor, f"{_reach(x, ends)}; {refusal('negative_time')}")
             return 0.0, float(max(factor.cells - 1, 1))
         case ex.Ordered(count=count):
             return 0.0, float(max(count - 1, 1))

@@ -169,13 +169,9 @@ class Hypothesis:
         low, high = evidence.interval(2.0 * conf_level - 1.0)
         return max(self.null - low, high - self.null)
 
-    def claim(self, subject: str = "effect") -> str:
-        """What is to be shown, in words."""
-        return f"the {subject} is {_SAID[self.alternative][0].format(self)}"
-
-    def denial(self, subject: str = "effect") -> str:
-        """The hypothesis that is tested, in words."""
-        return f"the {subject} is {_SAID[self.alternative][1].format(self)}"
+    def claim(self, subject: str = "effect", *, denied: bool = False) -> str:
+        """What is to be shown, in words, or where ``denied`` the hypothesis that is tested."""
+        return f"the {subject} is {_SAID[self.alternative][denied].format(self)}"
 
     def name(self) -> str:
         """What tests of this kind are called."""

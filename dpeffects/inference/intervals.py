@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from numbers import Real
 from typing import Any, Protocol
@@ -248,11 +248,6 @@ def noise_interval(estimate: Estimate, conf_level: float = 0.95) -> Interval | U
         return Unavailable("the estimate or its noise scale is not a finite number")
     dist = _plain(estimate.gaussian + sum(parts), estimate.laplace)
     return around(estimate, dist.upper_point(tail), conf_level)
-
-
-def sampling_alone(estimate: Estimate) -> Estimate:
-    """The estimate as if its sampling error were the only one."""
-    return replace(estimate, laplace=(), gaussian=0.0, parts=())
 
 
 def around(estimate: Estimate, half: float, conf_level: float) -> Interval:

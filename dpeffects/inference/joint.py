@@ -245,11 +245,6 @@ class JointSums(OfArrays):
         for k, level in enumerate(margin.levels):
             yield level, tuple(self._effects(margin, k))
 
-    def effects_at_sites(self) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
-        """Names of sites, and the estimates at each."""
-        for name, site in zip(self.site_names, self.sites, strict=True):
-            yield name, site.effects()
-
     def _over_sites(
         self, effects: Sequence[Sequence[Estimate]], group: int | None = None, level: int = 0
     ) -> tuple[Estimate, ...]:

@@ -60,14 +60,14 @@ class GroupedSum(NamedTuple):
     cells: GroupIndex | None
     grid: GridDomain
 
-    def __call__(self, block: Block) -> IntArray:
-        """What a block adds: a few rows at a time stay close to the processor."""
+    def of(self, block: Block, index: IntArray | None) -> IntArray:
+        """What a block adds, given its cells: a few rows at a time stay close to the processor."""
         phi, columns, cells, grid = self
         size, rows = cells.size if cells else 1, max(ROWS // columns, 2**12)
         total: IntArray | int = 0
         for start in range(0, block.size, rows):
             some = block.some(slice(start, start + rows)) if block.size > rows else block
-            cell = cells.of(some) if cells else None
+            cell = None if index is None else index[start : start + rows]
             weight = some.weight if some.weight.size else None
             if phi is None and cell is not None and weight is None:
                 total = total + np.bincount(cell, minlength=size + 1)[:size, None]
@@ -80,8 +80,9 @@ class GroupedSums(tuple[GroupedSum, ...]):
     """Several sums, from one look at the rows."""
 
     def __call__(self, block: Block) -> Totals:
-        """What a block adds to each."""
-        return tuple(x(block) for x in self)
+        """What a block adds to each; cells that several sums share are found once."""
+        found = {id(x.cells): x.cells.of(block) if x.cells else None for x in self}
+        return tuple(x.of(block, found[id(x.cells)]) for x in self)
 
 
 _PARTS = {"treated": "treatment", "arm": "treatment", "strata": "covariates"}

@@ -176,7 +176,7 @@ class PrivateIPWOptions(spec.Options):
     propensity: str = option_checks.choice("objective", "output")
     split: bool = option_checks.flag(False)
     centre: str = option_checks.choice("arms", "middle", "none")
-    penalty: float | None = option_checks.checked(None, option_checks.check_penalty)
+    penalty: float | None = option_checks.between(None, 1e-12, 1e12)
     model_share: float | None = None
     noise: str = option_checks.choice("auto", "laplace", "gaussian")
     as_printed: bool = option_checks.flag(False)
@@ -434,9 +434,8 @@ def _centres(
         by_size = (centres.means - middle) * sd * n / centres.sizes  # sizes divide the sums
         return replace(centres, unknown=np.hypot(centres.unknown, by_size))
     constant = np.full(len(shares), middle if options.centre == "middle" else 0.0)
-    none, two_valued = np.zeros(len(shares)), curator.values[-1] == 2
-    about = (curator.outcome_range, two_valued, curator.size_sd)
-    return ArmStats(n, shares, sd, constant, none, none, *about)
+    about = np.zeros(len(shares)), curator.outcome_range, curator.values[-1] == 2, curator.size_sd
+    return ArmStats(n, shares, sd, constant, *about)
 
 
 @dataclass(frozen=True, eq=False)
@@ -554,7 +553,7 @@ class Weighting:
             penalised=(one.penalised + two.penalised) / 2.0,
             level_sd=math.sqrt((one.level_sd**2 + two.level_sd**2) / 2.0),
         )
-        names = ("shares", "means", "mean_sd", "unknown")
+        names = ("shares", "means", "unknown")
         some = {name: getattr(self.centres, name)[pair] for name in names}
         return model, replace(self.centres, **some)
 

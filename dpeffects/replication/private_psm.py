@@ -55,7 +55,7 @@ from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default import one_step
 from dpeffects.estimators.default.arm_summaries import between_arms
 from dpeffects.estimators.option_checks import (
-    check_penalty,
+    between,
     check_positive,
     check_whole,
     checked,
@@ -124,7 +124,7 @@ class PrivatePSMOptions(Options):
     neighbors: int = whole(5, 1)
     match_limit: int | tuple[int, int] | None = checked(None, _check_limit)
     error_coefficient: float | None = checked(None, check_positive)
-    penalty: float | None = checked(None, check_penalty)
+    penalty: float | None = between(None, 1e-12, 1e12)
     debias: bool = flag(True)
     groups: int = whole(GROUPS, FEWEST, 100)
     flexible: int | None = whole(None, 0, 2)

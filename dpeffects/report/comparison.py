@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeffects import summary
-from dpeffects.errors import OptionError, checked_call
+from dpeffects.errors import OptionError, advised, checked_call
 from dpeffects.guarantee import protected, status_warning
 from dpeffects.inference.intervals import check_conf_level
 from dpeffects.lazy import pd
@@ -207,7 +207,7 @@ def compare(
     scale = check_scale(scale)
     for fit in fits:
         if not all(hasattr(fit, name) for name in ("tidy", "glance", "report")):
-            hint = "; write compare(*fits)" if isinstance(fit, list | tuple) else ""
+            hint = advised("compared").get(type(fit).__name__, "")
             raise OptionError(f"compare takes results, not {type(fit).__name__}{hint}")
         if "estimate" not in fit.tidy():
             raise OptionError(f"compare takes effects; {type(fit).__name__} has none")

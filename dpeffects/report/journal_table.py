@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
-from dpeffects.errors import OptionError, not_among, spelled
+from dpeffects.errors import OptionError, advised, not_among, spelled
 from dpeffects.estimators.weighting.missing_outcomes import OBSERVED
 from dpeffects.inference import Unavailable, ratio_of
 from dpeffects.report.blocks import adjusted_for, assumed, budget, size_words, starred_warnings
@@ -33,7 +33,7 @@ def table(fit: Any, name: str, conf_level: float, **asked: Any) -> Summary:
         if spelled(name, [key]) == key:
             return made
         known.append(key)
-    raise OptionError(not_among("table", name, known))
+    raise OptionError(not_among("table", name, known) + advised("tables").get(str(name), ""))
 
 
 def tables_of(fit: Any, conf_level: float = 0.95, **asked: Any) -> Iterator[tuple[str, Summary]]:
@@ -95,7 +95,7 @@ def line(row: Row, cells: Sequence[str]) -> tuple[str, str, str]:
     """Estimate, interval and p-value of a row of `tidy`, from its `effect_cells`."""
     value, _, low, high = cells
     ends = low if low == NOT_AVAILABLE else f"{low} to {high.replace('inf', 'infinity')}"
-    return value, ends, wording.p_text(row["p_value"]).replace(NOT_AVAILABLE, "")
+    return value, ends, wording.p_text(wording.p_of(row)).replace(NOT_AVAILABLE, "")
 
 
 def about(fit: Any) -> str:

@@ -217,7 +217,7 @@ class WithReasons(type_checks.Types):
         known = super().either(tuple(kind for kind in kinds if kind is not Unavailable))
 
         def check(value: Any, name: str) -> Any:
-            if isinstance(value, dict) and set(value) == {"unavailable"}:
+            if isinstance(value, dict) and len(value) == 1 and "unavailable" in value:
                 return Unavailable(self.of(str)(value["unavailable"], f"{name}.unavailable"))
             return known(value, name)
 

@@ -130,7 +130,7 @@ class Test(SummaryMixin, IntervalResult):
     @property
     def hypothesis(self) -> str:
         """The null hypothesis and the alternative, in words."""
-        return f"H0: {self.asked.denial(self.subject)}. H1: {self._claim}."
+        return f"H0: {self.asked.claim(self.subject, denied=True)}. H1: {self._claim}."
 
     @property
     def conclusion(self) -> str:

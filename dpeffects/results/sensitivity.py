@@ -16,9 +16,10 @@ from numbers import Real
 from typing import Any
 
 from dpeffects.errors import OptionError
-from dpeffects.inference import Interval, SamplingVariance, Unavailable, scales
+from dpeffects.inference import Interval, SamplingVariance, Unavailable, ratio_of, scales
 from dpeffects.inference import intervals as inference
 from dpeffects.lazy import pd
+from dpeffects.results import wording
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.number_format import NOT_AVAILABLE, number, to_error, with_error
 from dpeffects.results.result_base import SingleEstimateResult
@@ -358,7 +359,7 @@ class SensitivityAnalysis(SingleEstimateResult, picture="report.plots.diagnostic
 
     def _headline(self, conf_level: float = 0.95, **asked: Any) -> Lines:
         found = replace(self, conf_level=conf_level)
-        rows = estimates(found.tidy().to_dict("records"), relation(self), conf_level)
+        rows = estimates(wording.rows_of(self, conf_level), relation(self), conf_level)
         figures, about = found.figures(), " (approximate)" if self.approximate else ""
         for name, end in (("estimate", ""), ("interval", "_limit")):
             bias, e_value = (figures[f"{figure}{end}"] for figure in ("tipping_bias", "e_value"))
@@ -366,6 +367,8 @@ class SensitivityAnalysis(SingleEstimateResult, picture="report.plots.diagnostic
             takes += f"{_short(e_value)}{about}"
             if bias == 0.0:
                 takes = "nothing: it includes zero already"
+            if not end and ratio_of(self.released) > 1.0:
+                takes = "nothing: it is mostly privacy noise"
             rows.append((f"Moves the {name} to zero", takes))
         return rows
 

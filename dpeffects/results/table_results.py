@@ -14,7 +14,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.inference import Estimate, Unavailable, noise_ratio, ratio_of, with_another
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.intervals import NO_TEST, Interval, check_conf_level
+from dpeffects.inference.intervals import Interval, check_conf_level
 from dpeffects.inference.simultaneous import reach, two_sided
 from dpeffects.inference.tables import ArmTable, Confounding, Functional
 from dpeffects.lazy import pd
@@ -118,10 +118,8 @@ class TestInversionTerm(Term):
     @cached_property
     def p_value(self) -> float | Unavailable:
         """Two-sided p-value of no effect: one less the level whose interval ends there."""
-        if not self.tested:
-            return Unavailable("this is no effect")
-        if self.released.associated:
-            return Unavailable(NO_TEST)
+        if not self.tested or self.released.associated:
+            return super().p_value
         if self.limits is None:
             return two_sided(abs(self.estimate))
         if self.reached is not None:

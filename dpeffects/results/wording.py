@@ -79,16 +79,17 @@ def effect_cells(row: Mapping[Any, Any], error: float | None = None) -> tuple[st
     known = error_of(row) if error is None else error
     ends = row["conf_low"], row["conf_high"]
     value, *others = to_error(shown, known, ends=ends)
-    if _hidden(row) and ends == row.get("possible"):
+    if (ratio := row.get("noise_ratio", 0.0)) > 1.0 and ends == row.get("possible"):
         others[1:] = "not estimable", "not estimable"
     if row.get("through_infinity") is True:
         others[2] = f"inf to {others[2]}"
-    return printed(value, row.get("noise_ratio", 0.0)), *others
+    return printed(value, ratio), *others
 
 
-def _hidden(row: Mapping[Any, Any]) -> bool:
-    """Whether the estimate of a row is too imprecise to be shown: then it has no p-value either."""
-    return bool(row.get("noise_ratio", 0.0) > 1.0)
+def p_of(row: Mapping[Any, Any]) -> float:
+    """The p-value of a row of `tidy` as it is shown: NaN where its estimate is not shown either."""
+    hidden = row.get("noise_ratio", 0.0) > 1.0
+    return math.nan if hidden else float(row.get("p_value", math.nan))
 
 
 def rows_of(result: Any, conf_level: float, **asked: Any) -> list[dict[Any, Any]]:
@@ -233,8 +234,7 @@ def effects_table(
     heads += ("", "estimate", "std. error")[len(heads) :]
     rows = []
     for row, cells in zip(found, cells_of_rows(found), strict=True):
-        p = NOT_AVAILABLE if _hidden(row) else p_text(row.get("p_value", math.nan))
-        rows.append((row["term"], *cells, *((p,) if tested else ())))
+        rows.append((row["term"], *cells, *((p_text(p_of(row)),) if tested else ())))
     columns = (*heads, *limits(conf_level), *(("p-value",) if tested else ()))
     return Table(title, columns, tuple(rows), "l" + "r" * (len(columns) - 1))
 
@@ -302,7 +302,7 @@ def _line(row: Mapping[Any, Any], cells: tuple[str, ...], level: str = "") -> st
     value, _, low, high = cells
     interval = "no interval" if low == NOT_AVAILABLE else f"{level}{low} to {high}"
     interval = low if low == "not estimable" else interval
-    p = math.nan if _hidden(row) else row.get("p_value", math.nan)
+    p = p_of(row)
     return f"{value} ({interval})" + ("" if math.isnan(p) else f", p {p_words(p)}")
 
 

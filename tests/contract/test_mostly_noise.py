@@ -170,6 +170,16 @@ def test_with_a_large_epsilon_everything_is_printed(kind):
     assert count_hidden(made(kind, "large")) == 0
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_hidden_has_no_p_value_in_a_table_for_a_manuscript(kind):
+    """It had one beside it, although the summary had none."""
+    for table in (x for x in made(kind, "tiny").table().blocks if isinstance(x, Table)):
+        for row in table.rows:
+            found = dict(zip(table.columns, row, strict=True))
+            if hidden(found.get("difference", found.get("estimate", ""))):
+                assert not found.get("P")
+
+
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_a_tiny_one_something_is_hidden_and_the_note_says_what_that_means(kind):

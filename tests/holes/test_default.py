@@ -59,22 +59,26 @@ def centres(share=0.5, unknown=0.1):
     """Two arms with means in the middle of [0, 1]."""
     both = np.ones(2)
     sizes = {"n": 1000, "shares": np.array([share, 1.0 - share]), "share_sd": 0.0}
-    means = {"means": 0.5 * both, "mean_sd": 0.0 * both, "unknown": unknown * both}
+    means = {"means": 0.5 * both, "unknown": unknown * both}
     return ArmStats(**sizes, **means, outcome_range=(0.0, 1.0), two_valued=False)
 
 
-def lengths_of(longer):
-    """What is read of a thousand residuals up to 1, of which so many are longer than each limit."""
-    return ResidualLengths.read(1000, 1.0, NoisyValue(np.diff([0.0, *longer, 1000.0]), 1.0))
+def lengths_of(longer, share=0.5):
+    """What is read of a thousand residuals up to 1, of which so many are longer than each limit.
+
+    Arms and signs have their parts of them.
+    """
+    counts, sizes = np.diff([0.0, *longer, 1000.0]), 1000 * np.array([share, 1 - share])
+    parts = np.repeat(sizes / 2000, 2)[:, None]
+    return ResidualLengths.read(sizes, 1.0, NoisyValue(parts * counts, 1.0))
 
 
 def test_a_clip_is_longer_where_an_arm_is_small():
-    """Lengths are those of all records: all of a small arm can be among a few long ones."""
-    lengths = lengths_of(np.where(limits(1.0) < 0.5, 30.0, 0.0))
-    even, *_, beyond = lengths.clip(0.1, centres(0.5))
-    small, *_ = lengths.clip(0.1, centres(0.03))
-    assert small > even
-    assert centres(0.03).missed(beyond)[0] > 5.0 * centres(0.5).missed(beyond)[0]
+    """All records of a small arm can be among a few long ones."""
+    longer = np.where(limits(1.0) < 0.5, 30.0, 0.0)
+    even, small = (lengths_of(longer, x).clip(0.03, centres(x)) for x in (0.5, 0.03))
+    assert small.length >= even.length
+    assert small.unknown[0] > 1.2 * even.unknown[0]
 
 
 @pytest.mark.sampled(4)
@@ -100,12 +104,14 @@ def test_few_treated_records(n, share, effect, design):
 
 def test_a_clip_is_longer_where_the_centres_are_not_known():
     lengths = lengths_of(1000 * (1 - limits(1.0)))
-    known, _, beyond = lengths.clip(0.3, centres(unknown=0.0))
-    unknown, bias, less = lengths.clip(0.3, centres(unknown=0.3))
-    assert unknown > known
-    assert 0.0 <= less < beyond
-    assert bias > 0.0
-    assert lengths.clip(1e-9) == pytest.approx((1.0, 0.0, 0.0), abs=0.02)
+    known, unknown = (lengths.clip(0.3, centres(unknown=x)) for x in (0.0, 0.3))
+    assert unknown.length > known.length
+    assert (unknown.beyond >= 0.0).all()
+    assert (unknown.beyond < known.beyond).all()
+    assert (known.unknown > 0.0).all()
+    free = lengths.clip(1e-9)
+    assert free.length == pytest.approx(1.0, abs=0.02)
+    assert np.stack(free[1:]) == pytest.approx(np.zeros((3, 2)), abs=0.02)
 
 
 @pytest.mark.parametrize("level", ["sample", "label"])

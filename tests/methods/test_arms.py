@@ -118,7 +118,7 @@ def test_noise_is_as_reported(method, binary):
     ]
     sds = np.std([run.estimates for run in runs], axis=0)
     reported = np.sqrt(np.mean([[x.noise_variance for x in run.effects] for run in runs], axis=0))
-    assert sds == pytest.approx(reported, rel=0.3)
+    assert sds == pytest.approx(reported, rel=0.35)  # clips differ between runs
 
 
 def test_sizes_of_the_arms_are_paid_once_and_add_up():

@@ -174,7 +174,7 @@ def made(estimand="ATE", share=0.3, kept=0.7, level_sd=0.1, **more):
     )
     means, unknown = np.array([0.6, 0.4]), np.array([0.05, 0.03])
     shares = np.array([share, 1.0 - share])
-    centres = ArmStats(2000, shares, 0.01, means, unknown, unknown, (0.0, 1.0), False)
+    centres = ArmStats(2000, shares, 0.01, means, unknown, (0.0, 1.0), False)
     known = {"extra": -0.03, "noise": 1e-4, "moved": 1e-4, "lost": 0.0, "spread": 0.02}
     known |= {"sampling": 1e-4, "centred": True} | more
     return WeightingError(estimand, model, centres, **known)

@@ -206,7 +206,9 @@ CASES = {
     "ArmLookup": [SIGNS, THREE_WIDTHS],
     "from_level": [RESIDUAL, BY_ARM],
     "clipped_term": [CONTRAST, ARM_TERM],
-    "length_class": [_tails.length_class(RESIDUAL, 0.6 * 2.0 ** -np.arange(5.0))],
+    "length_class": [
+        _tails.length_class(RESIDUAL, 0.6 * 2.0 ** -np.arange(5.0), ArmLookup(np.ones(2)))
+    ],
     "scaled": [arm_terms.scaled(ARM_TERM, THREE_WIDTHS, THREE_WIDTHS)],
     "beside_squares": [arm_terms.beside_squares(ARM_TERM, 0.4)],
     "of_pair": [arm_terms.of_pair(ARM_TERM, ArmLookup(np.array([1.0, 0.0, -1.0])))],
@@ -470,7 +472,8 @@ def test_terms_of_a_contrast_are_clipped_residuals_over_the_share_of_their_arm()
     assert CONTRAST(rows) == pytest.approx(own)
     limits = 0.6 * 2.0 ** -np.arange(5.0)
     longer = (np.abs(off)[:, None] > limits).sum(axis=1)
-    assert (5 - CASES["length_class"][0](rows)).tolist() == longer.tolist()
+    cells = 6 * (2 * (1 - rows.treated) + (off <= 0.0)) + 5 - longer
+    assert CASES["length_class"][0](rows).tolist() == cells.tolist()
 
 
 def test_weighted_terms_are_those_of_overlap_weights():
@@ -563,9 +566,7 @@ def test_weighted_sums_and_squares_are_those_of_the_records(estimand, public):
         {},
     )
     means, (share, none) = np.array([y[t].mean(), y[~t].mean()]), (float(t.mean()), np.zeros(2))
-    centres = ArmStats(
-        400, np.array([share, 1.0 - share]), 0.0, means, none, none, (0.0, 1.0), False
-    )
+    centres = ArmStats(400, np.array([share, 1.0 - share]), 0.0, means, none, (0.0, 1.0), False)
     wide, narrow = (
         private_ipw.Weighting(estimand, (model,), (limits,), centres, known)
         for known in (False, True)

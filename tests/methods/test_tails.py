@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from dpeffects.estimators.arm_sums import ArmLookup
 from dpeffects.estimators.constants import LEVELS
 from dpeffects.estimators.default.arm_summaries import ArmStats
 from dpeffects.estimators.default.score_curvature import bent_terms, density, spike_and_slab
@@ -22,28 +24,43 @@ from dpeffects.estimators.default.tails import (
 from dpeffects.privacy.charges import NoisyValue
 
 
-def histogram(residuals, scale, rng, gaussian=False):
-    """Noisy counts by length, from long to short, of residuals up to 1."""
+def histogram(residuals, scale, rng, gaussian=False, arm=None):
+    """Noisy counts of residuals up to 1 by arm, sign and length, from long to short."""
     edges = np.concatenate([[np.inf], limits(1.0), [-1.0]])
-    exact = np.array(
-        [((lo < residuals) & (residuals <= hi)).sum() for hi, lo in itertools.pairwise(edges)]
-    )
+    arm, exact = np.zeros(residuals.size, int) if arm is None else arm, []
+    for own, sign in itertools.product(range(arm.max() + 1), (1.0, -1.0)):
+        some = np.abs(residuals[(arm == own) & ((residuals > 0) == (sign > 0))])
+        exact += [((lo < some) & (some <= hi)).sum() for hi, lo in itertools.pairwise(edges)]
+    exact = np.array(exact)
     noise = rng.normal(0, scale, exact.size) if gaussian else rng.laplace(0, scale, exact.size)
     return NoisyValue((exact + noise)[:, None], scale, None, gaussian)
 
 
+def read(residuals, scale, rng, gaussian=False, arm=None, before=None):
+    sizes = np.bincount(np.zeros(residuals.size, int) if arm is None else arm).astype(float)
+    return ResidualLengths.read(sizes, 1.0, histogram(residuals, scale, rng, gaussian, arm), before)
+
+
+def signed(lengths, rng):
+    return lengths * rng.choice([-1.0, 1.0], lengths.size)
+
+
+def by_side(lengths, clip, kind):
+    """Tails or what is beyond a clip, by arm and sign, of all records of the arm."""
+    family = lengths.families[0]
+    found = family.moments(lengths.found, *getattr(family, kind))[0]
+    at = [[np.interp(clip / lengths.longest, family.lengths, x) for x in arm] for arm in found]
+    return np.array(at) * lengths.parts
+
+
 def beyond_clip(lengths, clip):
     """Share of residuals that are longer."""
-    family = lengths.family
-    mean = family.mean(lengths.weights, *family.tails)
-    return float(np.interp(clip / lengths.longest, family.lengths, mean))
+    return float(lengths.shares @ by_side(lengths, clip, "tails").sum(axis=1))
 
 
 def excess(lengths, clip):
     """Mean length beyond a clip."""
-    family = lengths.family
-    mean = family.mean(lengths.weights, *family.excess)
-    return lengths.longest * float(np.interp(clip / lengths.longest, family.lengths, mean))
+    return lengths.longest * float(lengths.shares @ by_side(lengths, clip, "excess").sum(axis=1))
 
 
 @pytest.mark.sampled(2)
@@ -61,13 +78,16 @@ def test_the_law_of_a_count_is_noise_and_chance_together(off, sd, gaussian):
 
 def test_members_of_the_family_are_laws_and_their_moments_are_theirs():
     family = TailFamily.of_all()
-    own, further = (x[:, None] if k else x for k, x in enumerate(family.tails))
+    own, further = (x[:, None] if k else x for k, x in enumerate(family.tails[:2]))
     few = family.few[:, None, None]
     tails = (own + few * (further - own)).reshape(-1, family.lengths.size)
     assert (np.diff(tails, axis=1) <= 1e-12).all()
     assert family.classes.sum(axis=1) == pytest.approx(np.ones(len(tails)))
     for member in (0, 60, 147, 1000, 2367):
-        lengths = ResidualLengths(2.0, np.eye(len(tails))[member])
+        weights = np.append(np.eye(len(tails))[member], np.zeros(2 * LEVELS + 2))
+        found, parts, one = np.tile(weights, (1, 2, 1)), np.array([[0.3, 0.7]]), np.ones(1)
+        seen = np.tile(family.classes[member], (1, 2, 1))
+        lengths = ResidualLengths(2.0, one, found, seen, parts, (family,), one)
         tail = lambda x: np.interp(x / 2.0, family.lengths, tails[member])  # noqa: E731, B023
         grid = np.linspace(0.0, 2.0, 200_001)
         beyond = integrate.trapezoid(np.where(grid > 0.3, tail(grid), 0.0), grid)
@@ -82,37 +102,53 @@ def test_members_of_the_family_are_laws_and_their_moments_are_theirs():
 def test_what_is_read_of_residuals_holds_the_truth(scale, gaussian):
     rng, held = np.random.default_rng(4), []
     for _ in range(30):
-        residuals = np.minimum(np.abs(rng.normal(0, scale, 4000)), 1.0)
-        lengths = ResidualLengths.read(4000, 1.0, histogram(residuals, 30.0, rng, gaussian))
+        residuals = np.clip(rng.normal(0, scale, 4000), -1.0, 1.0)
+        lengths = read(residuals, 30.0, rng, gaussian)
         mean, sd = lengths.mean_square(3 * scale)
-        truth = float((np.minimum(residuals, 3 * scale) ** 2).mean())
+        truth = float((np.minimum(np.abs(residuals), 3 * scale) ** 2).mean())
         held.append(abs(mean - truth) < 3 * sd + 0.05 * truth)
-        clip, bias, beyond = lengths.clip(0.02)
-        assert 1.2 * scale < clip < 8 * scale
-        assert float(np.maximum(residuals - clip, 0).mean()) * 0.3 < 2 * bias
-        assert beyond == pytest.approx(beyond_clip(lengths, clip))
+        cut = lengths.clip(0.02)
+        assert 1.2 * scale < cut.length < 25 * scale
+        lost = residuals.mean() - np.clip(residuals, -cut.length, cut.length).mean()
+        assert abs(cut.lost[0] - lost) < 3 * cut.unknown[0]
+        assert cut.beyond[0] == pytest.approx(beyond_clip(lengths, cut.length))
     assert np.mean(held) > 0.85
 
 
 def test_a_range_six_times_too_wide_hardly_moves_a_clip():
     rng = np.random.default_rng(1)
-    residuals = np.abs(rng.normal(0, 0.12, 40_000))
-    one = ResidualLengths.read(40_000, 1.0, histogram(residuals, 40.0, rng)).clip(0.001)[0]
-    other = (
-        6.0
-        * ResidualLengths.read(40_000, 1.0, histogram(residuals / 6.0, 40.0, rng)).clip(0.006)[0]
-    )
+    residuals = np.clip(rng.normal(0, 0.12, 40_000), -1.0, 1.0)
+    one = read(residuals, 40.0, rng).clip(0.001).length
+    other = 6.0 * read(residuals / 6.0, 40.0, rng).clip(0.006).length
     assert 0.7 < other / one < 1.5
+
+
+@pytest.mark.parametrize("few", [0.1, 0.2])
+@pytest.mark.parametrize("n", [4_000, 40_000])
+def test_what_a_clip_takes_off_few_records_of_one_arm_is_known(few, n):
+    """Residuals of an effect on few, all of them on one side of one arm, by the records."""
+    rng, held = np.random.default_rng(8), []
+    for _ in range(20):
+        arm = rng.integers(0, 2, n)
+        outcome = 0.05 * rng.normal(size=n) + 0.5 * ((rng.random(n) < few) & (arm == 0))
+        means = np.array([outcome[arm == k].mean() for k in (0, 1)])
+        residuals = np.clip(outcome - means[arm], -1.0, 1.0)
+        cut = read(residuals, 40.0, rng, arm=arm).clip(0.05)  # which would like a short clip
+        off = residuals - np.clip(residuals, -cut.length, cut.length)
+        lost = np.array([off[arm == k].mean() for k in (0, 1)])
+        held.append(np.abs(cut.lost - lost) < 2 * cut.unknown + 1e-4)
+        assert cut.unknown.max() < 0.03
+    assert np.mean(held) > 0.8
 
 
 def test_records_far_out_are_remembered():
     rng = np.random.default_rng(3)
-    residuals = np.abs(rng.normal(0, 0.02, 4000))
-    far = np.concatenate([residuals[80:], rng.random(80)])
-    seen = ResidualLengths.read(4000, 1.0, histogram(far, 5.0, rng))
-    vague = histogram(far, 60.0, rng)
-    alone, after = (ResidualLengths.read(4000, 1.0, vague, before) for before in (None, seen))
-    truth = float(np.maximum(far - 0.1, 0).mean())
+    far = signed(np.concatenate([np.abs(rng.normal(0, 0.02, 3920)), rng.random(80)]), rng)
+    seen, state = read(far, 5.0, rng), rng.bit_generator.state
+    alone = read(far, 60.0, rng)
+    rng.bit_generator.state = state
+    after = read(far, 60.0, rng, before=seen)
+    truth = float(np.maximum(np.abs(far) - 0.1, 0).mean())
     assert abs(excess(after, 0.1) - truth) < abs(excess(alone, 0.1) - truth) + 0.1 * truth
     assert excess(after, 0.1) == pytest.approx(truth, rel=0.5)
 
@@ -122,17 +158,22 @@ def test_a_rare_outcome_is_not_clipped_away(risk):
     """Its residuals have two lengths, one of them the longest: no bulk of the family is like it."""
     rng = np.random.default_rng(6)
     for _ in range(20):
-        residuals = np.where(rng.random(6000) < risk, 1.0, risk / (1.0 - risk))
-        lengths = ResidualLengths.read(6000, 1.0, histogram(residuals, 45.0, rng))
-        assert lengths.clip(0.004)[0] > 0.6
-        assert 0.4 * risk < beyond_clip(lengths, 0.5) < 3.0 * risk
+        residuals = np.where(rng.random(6000) < risk, 1.0, -risk / (1.0 - risk))
+        lengths = read(residuals, 45.0, rng)
+        assert lengths.clip(0.004).length > 0.6
+        assert 0.2 * risk < beyond_clip(lengths, 0.5) < 3.0 * risk
 
 
-def test_the_longest_residual_is_told_from_what_is_longer():
+def test_a_residual_is_told_by_arm_sign_and_length():
     """Records at the end of the range are among those up to it, as the family has them."""
-    values = np.array([1.0, 0.8, 2.0**-0.5, 0.6, 0.0])
-    found = length_class(lambda rows: values, limits(1.0))(None)
-    assert found.tolist() == [1, 1, 2, 2, LEVELS]
+    values = np.array([1.0, 0.8, 2.0**-0.5, -0.6, 0.0, -2.0])
+    rows = SimpleNamespace(treated=np.array([1, 1, 0, 0, 1, 0]))
+    lookup = ArmLookup(np.ones(2))
+    found = length_class(lambda rows: values, limits(1.0), lookup)(rows)
+    arm, side, length = np.unravel_index(found, (2, 2, LEVELS + 1))
+    assert arm.tolist() == [0, 0, 1, 1, 0, 1]
+    assert side.tolist() == [0, 0, 0, 1, 1, 1]
+    assert length.tolist() == [1, 1, 2, 2, LEVELS, 0]
 
 
 def cube(values, scale):
@@ -192,7 +233,7 @@ def test_lengths_of_weighted_residuals_are_those_of_simulated_ones(off):
     lengths = np.abs(rng.normal(0.0, scale, 2 * n))
     lengths = lengths[lengths < 1.0][:n]
     u = rng.choice(weights, n, p=chances)
-    terms = family.of_terms(off, weights, chances)
+    terms = family.of_terms(off, 1.0, weights, chances)
     for cut in (0.05, 0.1, 0.2):
         excess, tail = (
             np.interp(cut, family.lengths, x[0][member]) for x in (terms.excess, terms.tails)
@@ -204,16 +245,29 @@ def test_lengths_of_weighted_residuals_are_those_of_simulated_ones(off):
 
 def test_even_weights_leave_lengths_as_they_are():
     family = TailFamily.of_all()
-    same = family.of_terms(0.0, np.ones(1), np.ones(1))
+    same = family.of_terms(0.0, 1.0, np.ones(1), np.ones(1))
     for one, other in zip(
         (*same.tails, *same.excess), (*family.tails, *family.excess), strict=True
     ):
         assert one[:, :-1] == pytest.approx(other[:, :-1], abs=1e-12)
 
 
-def test_weight_that_is_cut_may_all_be_in_one_of_the_arms():
-    """Every arm has the same weight: of 300 records of weight 1, 10 are cut, all in one arm."""
-    shares = np.full(3, 1 / 3)
-    centres = ArmStats(300, shares, 0.0, np.zeros(3), np.ones(3), np.ones(3), (-1.0, 1.0), False)
-    lost = np.repeat([0.0, 1.0], [90, 10])  # of the arm
-    assert centres.missed(10 / 300, of_weight=True) == pytest.approx(np.full(3, lost.mean()))
+def test_residuals_that_were_clipped_before_are_among_what_terms_lose():
+    """A million weighted residuals, which are clipped, and whose terms are cut."""
+    rng, n = np.random.default_rng(4), 1_000_000
+    weights, chances, clip = np.array([1.0, 0.5, 0.2]), np.array([0.1, 0.3, 0.6]), 0.2
+    family = TailFamily.of_all()
+    member = int(np.argmin(np.abs(family.tails[0][:37] @ np.gradient(family.lengths) - 0.1)))
+    lengths = np.abs(rng.normal(0.0, 2.0 ** np.linspace(-7.5, -0.3, 37)[member], 2 * n))
+    lengths, u = lengths[lengths < 1.0][:n], rng.choice(weights, n, p=chances)
+    terms = family.of_terms(0.0, clip, weights, chances)
+    for cut in (0.05, 0.1, 0.19, 0.3):
+        found = np.interp(cut, family.lengths, terms.excess[0][member])
+        kept = np.minimum(u * np.minimum(lengths, clip), cut)
+        assert found == pytest.approx((u * lengths - kept).mean(), abs=3e-4)
+
+
+def test_means_miss_what_residuals_beyond_a_clip_do_not_correct():
+    shares, unknown = np.array([0.1, 0.9]), np.array([0.4, 0.2])
+    centres = ArmStats(300, shares, 0.0, np.zeros(2), unknown, (-1.0, 1.0), False)
+    assert centres.missed(np.array([0.5, 0.1])) == pytest.approx([0.2, 0.02])

@@ -56,6 +56,16 @@ def test_a_codebook_that_is_not_filled_in_says_what_to_write(files, capsys):
     assert not Path("registry").exists()
 
 
+def test_what_a_codebook_names_and_the_data_lack_is_said(files, capsys):
+    """A column that was misspelt in the codebook was left out without a word."""
+    assert "Left out" not in run(capsys, "init", "as_it_is", *files)[1]
+    with Path("codebook.toml").open("a") as file:
+        file.write("\nsmoker = [0, 1]\nalso = {}\n")
+    code, said = run(capsys, "init", "registry", *files)
+    assert code == 0
+    assert "or without range and levels: smoker, also" in said
+
+
 def test_files_are_for_their_owner(files, capsys):
     run(capsys, "init", "registry", *files)
     assert Path("registry").stat().st_mode & 0o077 == 0

@@ -377,7 +377,7 @@ def test_curves_are_those_of_the_function():
 @pytest.mark.parametrize("given", [{"release": "groups", "by": "g"}, {"release": "points"}])
 def test_single_effects_are_intervals(given):
     at = {"x1": [0.2, 0.5, 0.9], "g": ["a", "b", "c"]}
-    fit = cate(**given, **({"at": at} if given["release"] == "points" else {}))
+    fit = cate(**given, **({"at": at} if given["release"] == "points" else {}), epsilon=8)
     ax = fit.plot(0.9, simultaneous=True)
     table = fit.tidy(0.9, simultaneous=True)
     (known,) = named(ax, "known")

@@ -39,7 +39,6 @@ class ArmStats:
     shares: FloatArray
     share_sd: float
     means: FloatArray
-    mean_sd: FloatArray
     unknown: FloatArray
     outcome_range: Interval
     two_valued: bool
@@ -75,41 +74,17 @@ class ArmStats:
         return max((0.05 * self.range) ** 2, float(at_ends.max()))
 
     def with_warnings(self, warnings: str = "") -> str:
-        """Add to a warning that an arm is rare, and its mean hardly known.
-
-        Lengths of residuals are those of all records, and tell little of a small part of them.
-        """
+        """Add to a warning that an arm is rare, and its mean hardly known."""
         rare = self.shares < hand.RARE
         hardly = bool((self.unknown[rare] > hand.WORTH_A_WORD * self.range).any())
         return "; ".join(filter(None, (warnings, RARE_ARM if hardly else "")))
 
-    @property
-    def stretch(self) -> float:
-        """How much longer residuals of an arm are where they grow with the mean, as a logarithm.
-
-        Means are measured from the nearer end of the range. Around its middle, residuals of either
-        sign cancel.
-        """
-        return self.one_sided * float(np.ptp(np.log(self._from_ends), axis=1).max())
-
-    @property
-    def one_sided(self) -> float:
-        """How far from the middle of the range the means are, from 0 to 1: outcomes are skewed."""
-        return abs(float(np.diff(self._from_ends.mean(axis=1))[0])) / self.range
-
-    @property
-    def _from_ends(self) -> FloatArray:
-        low, high = self.outcome_range
-        return np.stack([self.means - low, high - self.means]) + self.unknown
-
-    def missed(self, beyond: float | FloatArray, of_weight: bool = False) -> FloatArray:
+    def missed(self, beyond: FloatArray | float) -> FloatArray:
         """What is not known of the means, times the part of residuals that do not correct it.
 
-        Those ``beyond`` a clip, a part of all, are taken to be in even parts of two arms, however
-        few records one of them has; but if they are parts of all weight, all in one arm.
+        Those are ``beyond`` a clip, by arm: of its records, or of their weight.
         """
-        each = np.full_like(self.shares, self.shares.size) if of_weight else 0.5 / self.shares
-        return self.unknown * np.minimum(1.0, np.multiply.outer(beyond, each))
+        return np.asarray(self.unknown * np.minimum(1.0, beyond))
 
     def size_part(self, distance: float) -> ErrorPart:
         """Error by noise in n of a mean that is ``distance`` from where its sum is measured."""
@@ -123,21 +98,19 @@ class ArmStats:
         corrections: FloatArray,
         relative: float = 0.0,
         moves: FloatArray | None = None,
-        beyond: float = 0.0,
-        cut: float = 0.0,
+        beyond: FloatArray | float = 0.0,
     ) -> ErrorPart:
         """Error by noise in the shares and the means, of a difference of two arms.
 
         An error of a share multiplies what the means miss, and the ``corrections`` that sums of
         residuals made: one of two arms, or one for each of more. So does the ``relative`` error of
-        the weights of an arm. Residuals ``beyond`` the clip, a part of all, do not correct the
-        means, nor do those whose weight, a part of that of all arms, is ``cut``.
+        the weights of an arm. Residuals ``beyond`` the clip, a part of those of their arm or of
+        its weight, do not correct the means.
         ``moves`` are those of centres that are not the means.
         """
         two, by_share = list(pair), np.minimum(1.0, self.share_sd / self.shares)
         variance = float(((self.unknown * np.hypot(by_share, relative))[two] ** 2).sum())
-        missed = self.missed(beyond) + self.missed(cut, of_weight=True)
-        variance += float((missed[two] ** 2).sum())
+        variance += float((self.missed(beyond)[two] ** 2).sum())
         moved = np.zeros(len(corrections)) if moves is None else self.by_moves(moves)
         if len(self.shares) > 2:
             variance += float(((by_share * corrections) ** 2 + moved)[two].sum())
@@ -178,7 +151,6 @@ def centres_of(curator: Curator, known: tuple[FloatArray, float], sums: NoisyVal
         shares=shares,
         share_sd=share_sd,
         means=low + width / 2.0 + pulled,
-        mean_sd=mean_sd,
         unknown=np.sqrt(
             mean_sd**2 * (1.0 - pull)
             + (pull * (own - together)) ** 2

@@ -32,7 +32,7 @@ from dpeffects.estimators.arm_sums import arm_cells
 from dpeffects.estimators.default.arm_levels import Spread, with_means
 from dpeffects.estimators.default.arm_summaries import ArmStats, release_centres, residual
 from dpeffects.estimators.default.standardisation import some_columns, varying_columns
-from dpeffects.estimators.default.tails import LengthQuery, ResidualLengths
+from dpeffects.estimators.default.tails import ClippedMeans, LengthQuery, ResidualLengths, uncut
 from dpeffects.estimators.row_functions import row
 from dpeffects.estimators.spec import Contrasts, PublicInfo
 from dpeffects.inference.estimate import Effects, ErrorPart, Estimate, SamplingVariance, Unavailable
@@ -564,7 +564,8 @@ def release_first(curator: Curator, sizes: FloatArray) -> BalancingInputs:
     if not part:
         return BalancingInputs(centres, None, 1.0, typical)
     from_means, label = residual(centres.means), "sizes of residuals"
-    lengths = LengthQuery(label, from_means, centres.longest, "estimate", part).released(curator)
+    about = LengthQuery(label, from_means, centres.longest, centres, "estimate", part)
+    lengths = about.read(curator.several(about.asked)[0])
     spread = min(lengths.mean_square()[0], centres.most_variance)
     return BalancingInputs(centres, lengths, 1.0 - part, spread)
 
@@ -587,7 +588,7 @@ def release_explained(
     radius, clip = 1.5 * math.sqrt(size), known.centres.longest
     if known.lengths is not None:
         noise = 2.0 * radius * curator.noise_sd("variance") / n
-        clip, _, _ = known.lengths.clip(noise)
+        clip = known.lengths.clip(noise).length
     row = outcome_slopes(lines, residual(known.centres.means), clip, means, turn)
     ball = Box(np.full(size, -radius), np.full(size, radius), radius=radius)
     norm = norm_of_sum(curator, "outcome and covariates", row, ball, share="variance")
@@ -604,14 +605,13 @@ def release_explained(
 class ClippedDesign:
     """A design with the clip that suits it, and what error is expected of both.
 
-    ``clips`` are (lowest, highest) residuals by arm, ``bias`` what they may do, ``beyond`` the part
-    of the records that they reach, ``imbalance`` the variance of what the weights leave.
+    ``clips`` are (lowest, highest) residuals by arm, ``cut`` what they do, ``imbalance`` the
+    variance of what the weights leave.
     """
 
     design: CappedWeights
     clips: FloatArray
-    bias: float
-    beyond: float
+    cut: ClippedMeans
     imbalance: float
     error: float
 
@@ -623,14 +623,12 @@ class ClippedDesign:
         centres, lengths = known.centres, known.lengths
         clips = np.array(centres.outcome_range) - centres.means[:, None]
         noise = curator.noise_sd("estimate", known.part) * design.largest
-        bias = beyond = 0.0
-        if lengths is not None:
-            clip, bias, beyond = lengths.clip(2.0 * noise, centres)
-            clips = np.clip(clips, -clip, clip)
+        cut = uncut(centres) if lengths is None else lengths.clip(2.0 * noise, centres)
+        clips = np.clip(clips, -cut.length, cut.length)
         imbalance = 0.0 if trial else known.spread / hand.RIDGE * design.left
         sampling = known.spread * float(design.squares.sum()) - known.explained * design.gain
-        error = (noise * float(np.diff(clips).max())) ** 2 + bias**2 + sampling + imbalance
-        return cls(design, clips, bias, beyond, imbalance, error)
+        error = (noise * float(np.diff(clips).max())) ** 2 + sampling + imbalance
+        return cls(design, clips, cut, imbalance, error + float((cut.unknown**2).sum()))
 
 
 def weighted_sum(curator: Curator, choice: ClippedDesign, known: BalancingInputs) -> Estimate:
@@ -642,12 +640,12 @@ def weighted_sum(curator: Curator, choice: ClippedDesign, known: BalancingInputs
     row = contribution(design.weights, residual(known.centres.means), choice.clips, factors)
     label = "weighted sum and squares"
     noisy = curator.sums(label, row, BoxWithSquares(1), share="estimate", part=part)
-    value = centres.means[0] - centres.means[1] + middles[0] - middles[1]
-    value += length * float(noisy.value[0])
+    levels, cut = centres.means + middles + choice.cut.lost, choice.cut
+    value = levels[0] - levels[1] + length * float(noisy.value[0])
     parts = (
-        ErrorPart("winsorisation bias", choice.bias**2),
+        ErrorPart("winsorisation bias", float((cut.unknown**2).sum())),
         ErrorPart("remaining imbalance of the covariates", choice.imbalance),
-        ErrorPart("the arm means", float((centres.missed(choice.beyond) ** 2).sum()), noise=True),
+        ErrorPart("the arm means", float((centres.missed(cut.beyond) ** 2).sum()), noise=True),
     )
     sampling: SamplingVariance | Unavailable = Unavailable("variance=False was asked for")
     if curator.has("variance"):

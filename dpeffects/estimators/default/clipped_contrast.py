@@ -1,8 +1,9 @@
 """Clipped contrast: one weighted sum of clipped residuals. It adjusts for nothing.
 
 1. The number of treated records and the mean outcome of each arm are released.
-2. A histogram of the lengths of residuals gives a clip: the one whose noise and bias are least.
-   Outcomes with two values are not clipped.
+2. A histogram of residuals by arm, sign and length gives a clip, the one with the least error. What
+   it takes off the mean of each arm is added back as far as it is known, and the interval allows
+   for the rest. Outcomes with two values are not clipped.
 3. ONE sum over all records, of residuals over the share of their arm, with a minus for controls,
    corrects the difference of the means. Whatever the arm of a record, what it adds lies in one
    interval, so the sum costs half of what two sums would. Its squares come with it: who moves the
@@ -42,7 +43,7 @@ from dpeffects.estimators.default.arm_terms import ArmTerms, combination
 from dpeffects.estimators.default.forecast import Forecast, forecast_contrast
 from dpeffects.estimators.default.polynomial_terms import LINES, degree, left_out
 from dpeffects.estimators.default.posterior import unadjusted_variance
-from dpeffects.estimators.default.tails import LengthQuery, combined_variance
+from dpeffects.estimators.default.tails import LengthQuery, combined_variance, uncut
 from dpeffects.estimators.option_checks import between, choice
 from dpeffects.estimators.spec import Contrasts, MethodSpec, Options, PublicInfo
 from dpeffects.inference.estimate import Effects, ErrorPart, Influence
@@ -168,15 +169,15 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
     arms, pi, unit = curator.arms, centres.shares, curator.noise_sd("estimate") / curator.n
     public = curator.is_public("treatment")
     unit *= 1.0 if arms == 2 or public else hand.BY_ARM
-    clip, bias, beyond, squares = centres.longest, 0.0, 0.0, (centres.most_variance,) * 2
+    cut, squares = uncut(centres), (centres.most_variance,) * 2
     if curator.has("lengths"):
-        about_means = LengthQuery("sizes of residuals", residual(centres.means), clip)
-        lengths = about_means.released(curator)
+        about = LengthQuery("sizes of residuals", residual(centres.means), cut.length, centres)
+        lengths = about.read(curator.several(about.asked)[0])
         widths = 2.0 / (pi if arms > 2 else pi.min(keepdims=True))
         squared = [combination(pair, arms) ** 2 @ widths**2 for pair in contrasts]
-        clip, bias, beyond = lengths.clip(unit * math.sqrt(float(np.mean(squared))), centres)
-        squares = lengths.mean_square(clip)
-    middle, moves = _middles(centres, clip, unit)
+        cut = lengths.clip(unit * math.sqrt(float(np.mean(squared))), centres)
+        squares = lengths.mean_square(cut.length)
+    clip, (middle, moves) = cut.length, _middles(centres, cut.length, unit)
     terms = replace(_terms(centres, middle, clip), public=public)
     found = terms.read(*curator.several(terms.asked(curator)))
     between, between_sd = _between(centres, moves)
@@ -184,12 +185,13 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
     spread_sd = math.hypot(*(seen * np.hypot(found.sampling_sd, between_sd)))
     spread = combined_variance(float(seen @ (found.sampling - between)), spread_sd, squares)
     corrections = found.means + (moves if arms > 2 else moves[:1] - moves[1:])
+    levels = middle + cut.lost
     unadjusted = "" if options.randomised else "NOT ADJUSTED: covariates were not used"
     estimates = []
     for pair in contrasts:
         # residuals from the centres add up to their moves, but for what the sums correct
-        parts = [ErrorPart("winsorisation bias", bias**2)]
-        parts.append(centres.noise_part(pair, corrections, moves=moves, beyond=beyond))
+        parts = [ErrorPart("winsorisation bias", float((cut.unknown[list(pair)] ** 2).sum()))]
+        parts.append(centres.noise_part(pair, corrections, moves=moves, beyond=cut.beyond))
         if not options.randomised:
             parts.append(
                 ErrorPart(
@@ -198,7 +200,7 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
             )
         estimate = found.estimate(
             pair,
-            float(middle[pair[0]] - middle[pair[1]] + combination(pair, arms) @ found.means),
+            float(levels[pair[0]] - levels[pair[1]] + combination(pair, arms) @ found.means),
             parts,
             found.variance(pair, between, between_sd),
             identification="randomised" if options.randomised else "unadjusted",
@@ -213,7 +215,7 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
             continue
         sampling = by_arm(pair, found.sampling, found.sampling_sd, found.largest)
         noise = found.scales, found.release.gaussian, centres.sizes
-        made = arm_means(pair, middle + found.means, centres, estimate, sampling, *noise)
+        made = arm_means(pair, levels + found.means, centres, estimate, sampling, *noise)
         estimates.append(replace(estimate, means=made))
     return Effects(tuple(estimates), details=details(centres, clip, math.sqrt(spread)))
 

@@ -70,13 +70,13 @@ def end_of_term(rows: Block, term: RowFunction, most: ArmLookup) -> FloatArray:
 class ClippingQuery:
     """How many more terms are cut at their upper than at their lower end, for each sum.
 
-    Where weights and residuals have nothing to do with one another, a cut takes ``bias`` off, as
-    expected from the lengths of residuals. An effect that is largest where weights are takes more,
+    Where weights and residuals have nothing to do with one another, a cut takes about ``bias`` off
+    each sum, by the lengths of residuals and what is not known of them. An effect that is largest where weights are takes more,
     all at one end.
     """
 
     terms: ArmTerms
-    bias: float
+    bias: FloatArray
 
     def asked(self, curator: Curator) -> SumQuery:
         """What the curator is asked for, beside the terms of the estimate."""

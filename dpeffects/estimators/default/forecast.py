@@ -60,21 +60,25 @@ def outcome_sd(facts: PublicInfo) -> float:
 def _clip(
     facts: PublicInfo, split: Split, per_length: float, part: float = 1.0, groups: int = 1
 ) -> tuple[float, float]:
-    """The clip to expect, and its bias, where noise is ``per_length`` for each unit of the clip."""
+    """The clip to expect, and what is not known of what it takes off, as a standard deviation.
+
+    Noise is ``per_length`` for each unit of the clip.
+    """
     if facts.two_valued:
         return hand.LONGEST, 0.0
-    lengths = _typical_lengths(facts.n, _unit(split, "lengths") / part, "lengths" in split.mu)
-    clip, bias, _ = lengths.clip(per_length, groups=groups)
-    return max(clip, 2.0 * hand.TYPICAL_SD), bias
+    unit, gaussian = _unit(split, "lengths") / part, "lengths" in split.mu
+    unit = 2.0 ** (round(4.0 * math.log2(unit)) / 4.0)  # so that few are read
+    cut = _typical_lengths(facts.n / facts.arms, unit, gaussian).clip(per_length, groups=groups)
+    return max(cut.length, 2.0 * hand.TYPICAL_SD), math.sqrt(2.0) * float(cut.unknown[0])
 
 
 @lru_cache(maxsize=256)
-def _typical_lengths(n: int, unit: float, gaussian: bool) -> ResidualLengths:
-    """What would be read of lengths of typical, normal residuals without any noise."""
+def _typical_lengths(n: float, unit: float, gaussian: bool) -> ResidualLengths:
+    """What would be read of lengths of typical, normal residuals of an arm without any noise."""
     longer = np.append(2.0 * ndtr(-limits(hand.LONGEST) / hand.TYPICAL_SD), 1.0)
     scale = math.sqrt(2.0) * unit
-    counts = NoisyValue(n * np.diff(longer, prepend=0.0), scale, None, gaussian)
-    return ResidualLengths.read(n, hand.LONGEST, counts)
+    counts = NoisyValue(n / 2.0 * np.tile(np.diff(longer, prepend=0.0), 2), scale, None, gaussian)
+    return ResidualLengths.read(np.array([n]), hand.LONGEST, counts)
 
 
 def _by_centres(facts: PublicInfo, split: Split) -> float:
@@ -104,7 +108,7 @@ def forecast_one_step(facts: PublicInfo, split: Split, randomised: bool) -> Fore
             hand.BY_GROUP if randomised else math.sqrt(2.0) * hand.BY_GROUP * hand.INVERSE
         )
     per_length = 2.0 * widest * _unit(split, "estimate") / n
-    clip, bias = _clip(facts, split, per_length, 0.6, groups)
+    clip, bias = _clip(facts, split, per_length, 0.75, groups)
     p = facts.columns
     r2, length = squared_radius(p, randomised), math.sqrt(hand.LENGTH * p)
     dimension = p + 2 + (0 if randomised else arms - 1)

@@ -7,9 +7,9 @@
    subtracted, and its variance is a line of the standard error.
 3. Constant and scale of the score are corrected by one private Newton step.
 4. ONE sum over all records, of clipped residuals from the outcome model with the weights of the
-   estimand, corrects the effect that the models give. Its terms are cut where noise and what the
-   cut may leave out are least together. Where few records or noise forbid these weights, overlap
-   weights take their place.
+   estimand, corrects the effect that the models give. Its terms are cut where noise and what is
+   not known of what the cut leaves out are least together. Where few records or noise forbid these
+   weights, overlap weights take their place.
 5. With the same look at the rows: how the effect varies along the score, by a line and a U
    (`variation`), which makes of it the average over all, treated or control records; how many more
    terms are cut at one end than at the other, which tells what the cut took off; and whether the
@@ -69,7 +69,7 @@ from dpeffects.estimators.default.propensity_score import (
 )
 from dpeffects.estimators.default.score_curvature import CurvatureQuery, ScoreCurvature
 from dpeffects.estimators.default.standardisation import Standardiser, ask_means, release_standard
-from dpeffects.estimators.default.tails import LengthQuery, ResidualLengths
+from dpeffects.estimators.default.tails import ClippedMeans, LengthQuery, ResidualLengths, uncut
 from dpeffects.estimators.option_checks import between, choice, whole
 from dpeffects.estimators.row_functions import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, MethodSpec, PublicInfo
@@ -218,9 +218,8 @@ def from_model(
 class Stage:
     """What is known before the weighted sums: models of outcome and arms, and a clip.
 
-    ``levels`` are what the outcome model says of each arm. ``bias`` is what clips may do,
-    ``beyond`` the part of residuals that are longer. Terms are at most the largest weight times
-    ``most``; that cuts a part ``cut`` of all weight.
+    ``levels`` are what the outcome model says of each arm. ``cut`` says what clips do: to
+    residuals, or to these and to terms, which are at most the largest weight times its length.
     """
 
     centres: ArmStats
@@ -229,11 +228,8 @@ class Stage:
     residual: RowFunction
     score: PropensityScore
     clip: float
-    bias: float = 0.0
-    beyond: float = 0.0
+    cut: ClippedMeans
     lengths: ResidualLengths | None = None
-    most: float = math.inf
-    cut: float = 0.0
 
     def details(self, contrasts: Contrasts) -> dict[str, Any]:
         """What is worth showing; of several pairs of arms, the models that are known least."""
@@ -259,18 +255,18 @@ def release_stage(
     """
     n, arms, centres = curator.n, curator.arms, release_centres(curator)
     unit = 2.0 * noise_between(arms) * curator.noise_sd("estimate") / n
-    clip, first = centres.longest, 0.0
-    about_means = LengthQuery("sizes of residuals", residual(centres.means), clip, part=0.4)
+    first, label = uncut(centres), "sizes of residuals"
+    about_means = LengthQuery(label, residual(centres.means), first.length, centres, part=0.25)
     clipped = [about_means.asked] if curator.has("lengths") else []
     sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
     lengths, squares = None, (centres.most_variance,) * 2
     if counts:
-        lengths = about_means.read(n, counts[0])
-        clip, _, first = lengths.clip(arms * unit, centres)
-        squares = lengths.mean_square(clip)
-    standard = release_standard(curator, sums, "spread", added)
+        lengths = about_means.read(counts[0])
+        first = lengths.clip(hand.CELLS * arms * unit, centres, cautious=False)
+        squares = lengths.mean_square(first.length)
+    standard, clip = release_standard(curator, sums, "spread", added), first.length
     models = release_models(curator, standard, centres, clip, "models", randomised, squares)
-    centres = replace(centres, unknown=np.hypot(models.unknown, centres.missed(first)))
+    centres = replace(centres, unknown=np.hypot(models.unknown, centres.missed(first.beyond)))
     # all arms against the one with the most records
     reference = 1 if arms == 2 else int(np.argmax(centres.shares))
     others = {arm: models.pair(arm, reference) for arm in range(arms) if arm != reference}
@@ -287,17 +283,18 @@ def release_stage(
     from_levels = from_model(standard, outcome, ArmLookup(levels))
     least = min(least, 0.5 * float(centres.shares.min()))
     score = score_of(models, slopes, reference, least)
-    stage = Stage(centres, models, levels, from_levels, score, 1.25 * centres.longest)
-    about_model = LengthQuery("sizes of model residuals", from_levels, stage.clip, part=0.6)
+    longest, label = uncut(centres, 1.25), "sizes of model residuals"
+    stage = Stage(centres, models, levels, from_levels, score, longest.length, longest)
+    about_model = LengthQuery(label, from_levels, stage.clip, centres, part=0.75)
     clipped = [about_model.asked] if clipped else []
     scaled = [] if randomised else [ask_calibration(score)]
     answers = curator.several(*scaled, *clipped)
     if scaled:
         stage = replace(stage, score=calibrated(score, n, answers[0]))
     if clipped:
-        read = about_model.read(n, answers[-1], lengths)
-        second, bias, beyond = read.clip(groups * reach(stage.score) * unit, centres, groups)
-        stage = replace(stage, clip=second, bias=bias, beyond=beyond, lengths=read)
+        read = about_model.read(answers[-1], lengths)
+        cut = read.clip(groups * reach(stage.score) * unit, centres, groups)
+        stage = replace(stage, clip=cut.length, cut=cut, lengths=read)
     return stage
 
 
@@ -316,12 +313,12 @@ def fit_arms(
     stage = replace(stage, score=options.regrouped(curator, stage.score))
     if not options.randomised:
         stage = _tilted(stage, estimand, curator, first)
-    score = stage.score
-    top = min(stage.clip, stage.most) * score.largest / score.mass
+    score, cut = stage.score, stage.cut
+    top = min(stage.clip, cut.length) * score.largest / score.mass
     term = clipped_term(stage.residual, score.weight(), stage.clip, ArmLookup(top))
     terms = ArmTerms(stage.centres, term, -top, top, score.sizes(curator.n))
     along = EffectVariationQuery(first, score)
-    bias = stage.bias / math.sqrt(min(curator.arms - 1, 2))  # of each sum
+    bias = np.array([math.hypot(*cut.unknown)]) if curator.arms == 2 else cut.unknown
     ends = ClippingQuery(terms, bias) if curator.has("cut") else None
     checks = [] if options.randomised else [along.asked(curator, terms)]
     if checks and curator.arms == 2:
@@ -330,20 +327,21 @@ def fit_arms(
         checks.append(ends.asked(curator))
     released, *checked = curator.several(terms.asked(curator), *checks)
     found = terms.read(released)
-    cut, unknown = ends.read(checked.pop()) if ends else (np.zeros(1), np.full(1, bias**2))
+    at_ends, unknown = ends.read(checked.pop()) if ends else (np.zeros(1), bias**2)
     varying = along.read(checked[0], found) if checked else EffectVariation.nowhere()
     seen = check.read(curator.names, *checked[1:]) if curator.arms == 2 else None
     centres, randomised, arms = stage.centres, options.randomised, curator.arms
+    sums, levels = found.means + at_ends, stage.levels + cut.lost
 
     def estimate(pair: list[int]) -> Estimate:
         """The effect of an arm against another."""
         models, c = stage.models.pair(*pair), combination(pair, arms)
         curves = seen or ScoreCurvature.usual(models.slopes.selection)
         varies = varying if randomised else replace(varying, combination=c)
-        value = float(stage.levels[pair[0]] - stage.levels[pair[1]] + c @ (found.means + cut))
+        value = float(levels[pair[0]] - levels[pair[1]] + c @ sums)
         off = 0.0 if randomised else hand.WEIGHTS_OFF
         parts = [ErrorPart("winsorisation bias", float((c**2 * unknown).sum()))]
-        parts.append(centres.noise_part(pair, found.means, off, beyond=stage.beyond, cut=stage.cut))
+        parts.append(centres.noise_part(pair, found.means, off, beyond=cut.beyond))
         if not randomised:
             value += varies.more(estimand) - models.clip * models.slopes.left
             parts += confounding(models, curves)
@@ -366,7 +364,7 @@ def fit_arms(
             whose = "ATE" if randomised else estimand
             return with_means(made, centres, whose, spread, varies=varies)
         # what is left of the confounding is taken off both arms
-        means = stage.levels + found.means + cut
+        means = levels + sums
         if not randomised:
             means = means + varies.by_sum("ATE")
         means[pair] += np.array([0.5, -0.5]) * (made.value - float(c @ means))
@@ -392,7 +390,7 @@ def _unreached(stage: Stage, selection: float) -> str:
     A strong U moves the average from that of overlap weights by about as much as confounding would,
     ``selection`` being in standard errors; and far records by the square of how far they are.
     """
-    strong, cut = hand.CONFOUNDED * selection, stage.cut + stage.score.cut
+    strong, cut = hand.CONFOUNDED * selection, float(stage.cut.beyond.mean()) + stage.score.cut
     if stage.score.tilt == "overlap" and strong > 1.0:
         few = "would be too noisy or would rest on too few records"
         return f"Overlap weights: inverse probability weights {few}; {_SAID['may_miss']}"
@@ -417,15 +415,16 @@ def _tilted(stage: Stage, estimand: str, curator: Curator, models: Models) -> St
     off, found = float(stage.centres.unknown.max()), []
     for tilt in (estimand, "overlap"):
         score = replace(stage.score, tilt=tilt)
-        reach, most, bias, cut = _reach(score), stage.clip, 0.0, 0.0
+        reach, cut = _reach(score), stage.cut
         if stage.lengths:
-            terms = stage.lengths.of_terms(off, *score.relative)
-            most, bias, cut = terms.clip(unit * reach, stage.centres, reach=reach)
-        error = spread * float((1.0 / score.sizes(curator.n)).sum()) + bias**2
-        error += (unit * reach * most) ** 2 + EffectVariationQuery(models, score).may_move(estimand)
-        error += float((stage.centres.missed(cut, of_weight=True) ** 2).sum())
-        own = replace(stage, score=score, most=most, bias=math.hypot(stage.bias, bias), cut=cut)
-        found.append((error, own))
+            largest = score.largest / score.mass
+            terms = stage.lengths.of_terms(off, stage.clip, largest, *score.relative)
+            cut = terms.clip(unit * reach, stage.centres, known=False)
+        error = spread * float((1.0 / score.sizes(curator.n)).sum())
+        error += float((cut.unknown**2 + stage.centres.missed(cut.beyond) ** 2).sum())
+        error += EffectVariationQuery(models, score).may_move(estimand)
+        error += (unit * reach * min(cut.length, stage.clip)) ** 2
+        found.append((error, replace(stage, score=score, cut=cut)))
     return min(found, key=lambda x: x[0])[1]
 
 

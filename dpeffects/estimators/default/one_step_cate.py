@@ -121,7 +121,8 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
     check = CurvatureQuery(curator.values, models, score)
     checks = [] if randomised else check.asked
     sums, *checked = curator.several(SumQuery(label, terms, _WITHIN, cells, "estimate"), *checks)
-    left, parts, warnings = 0.0, [ErrorPart("winsorisation bias", stage.bias**2)], ""
+    bias, left, warnings = float((stage.cut.unknown**2).sum()), 0.0, ""
+    parts = [ErrorPart("winsorisation bias", bias)]
     if not randomised:
         curves = check.read(curator.names, *checked)
         left = models.clip * models.slopes.left
@@ -157,7 +158,7 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
         means, scales = unit * residuals / sizes, unit * sums.scale / sizes
         effect = float(means @ np.array([1.0, -1.0])[:arms])
         by_size, by_off = effect * size_sd / size, off_sd * math.hypot(*means)
-        own = [stage.centres.noise_part((0, 1), np.array([effect]), beyond=stage.beyond)]
+        own = [stage.centres.noise_part((0, 1), np.array([effect]), beyond=stage.cut.beyond)]
         own.append(ErrorPart("the group size", by_size**2, noise=True))
         own.append(ErrorPart("imprecise weights in the group", by_off**2))
         sampling: SamplingVariance | Unavailable = _NO_VARIANCE
@@ -167,7 +168,7 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
             sd = sums.sd * math.hypot(*by_arm)
             largest = float((by_arm * size).sum()) / 4.0
             sampling = SamplingVariance(float(variance.sum()), sd / math.sqrt(2.0), largest)
-        most, (one, other) = stage.centres.range, stage.levels
+        most, (one, other) = stage.centres.range, stage.levels + stage.cut.lost
         value = float(one - other) + effect - left
         return Estimate(
             value=min(max(value, -most), most),

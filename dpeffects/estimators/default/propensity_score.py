@@ -140,9 +140,8 @@ class PropensityScore:
 
     @property
     def relative(self) -> tuple[FloatArray, FloatArray]:
-        """Weights of typical records over the largest of their arm, and their chances."""
-        own = self._inverse / self.largest[:, None]
-        return np.minimum(own, 1.0).ravel(), self.weights.ravel()
+        """Weights of typical records over the largest of their arm, and their chances, by arm."""
+        return np.minimum(self._inverse / self.largest[:, None], 1.0), self.weights
 
     def weight(self) -> RowPartial:
         """Weights over their mean, with a minus for the second of two arms."""

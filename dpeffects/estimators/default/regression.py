@@ -35,7 +35,7 @@ from dpeffects.estimators.default.forecast import Forecast, outcome_sd
 from dpeffects.estimators.default.one_step import OneStepOptions
 from dpeffects.estimators.default.polynomial_terms import added_words, bends, bent, degree
 from dpeffects.estimators.default.standardisation import Standardiser, ask_means, release_standard
-from dpeffects.estimators.default.tails import LengthQuery, limits
+from dpeffects.estimators.default.tails import LengthQuery, limits, uncut
 from dpeffects.estimators.row_functions import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, STOOD_IN, Contrasts, MethodSpec, PublicInfo
 from dpeffects.inference.estimate import (
@@ -138,15 +138,15 @@ def fit_arms(
     centres = centres_of(curator, known, arm_sums(curator, "means"))
     epsilon = curator.epsilon("estimate") / len(contrasts)
     from_means = residual(centres.means)
-    about = LengthQuery("sizes of residuals", from_means, centres.longest)
+    about = LengthQuery("sizes of residuals", from_means, centres.longest, centres)
     clipped = [about.asked] if curator.has("lengths") else []
     sums, *lengths = curator.several(ask_means(curator, "spread"), *clipped)
-    clip, bias, spread = centres.longest, 0.0, centres.most_variance
+    cut, spread = uncut(centres), centres.most_variance
     if lengths:
-        read = about.read(curator.n, lengths[0])
-        clip, bias, _ = read.clip(8.0 * math.sqrt(2.0) / (smallest * epsilon), centres)
-        spread = min(read.mean_square(clip)[0], spread)
-    standard = release_standard(curator, sums, "spread", added)
+        read = about.read(lengths[0])
+        cut = read.clip(16.0 * math.sqrt(2.0) / (smallest * epsilon), centres)
+        spread = min(read.mean_square(cut.length)[0], spread)
+    standard, clip = release_standard(curator, sums, "spread", added), cut.length
     radius = max(math.sqrt(hand.LENGTH * standard.size), 1.0)
     own = ESTIMANDS[estimand]
     everybody = own.of_treated and own.of_control
@@ -193,16 +193,17 @@ def fit_arms(
         drawn = fitted.contrast(
             "effect beside the means", arms, most, share="estimate", smoothing=smoothing, part=part
         )
-        means, beside = centres.means[list(pair)], float(drawn.value[0])
+        means, beside = (centres.means + cut.lost)[list(pair)], float(drawn.value[0])
         variance = left * spread * uneven * even
         noise = variance * math.hypot(leverage.sd / even / uneven, squares.sd / unit / left)
+        bias = float((cut.unknown[list(pair)] ** 2).sum())
         return Estimate(
             value=float(means[0] - means[1]) + min(max(beside, -most), most),
             sampling=SamplingVariance(
                 variance, min(noise, variance / 2.0) / math.sqrt(2.0), spread
             ),
             laplace=(scale,),
-            parts=(ErrorPart("winsorisation bias", bias**2),) if bias else (),
+            parts=(ErrorPart("winsorisation bias", bias),) if bias else (),
             possible=(-centres.range, centres.range),
             identification="randomised" if options.randomised else "adjusted",
             warnings=centres.with_warnings(options.left_out),

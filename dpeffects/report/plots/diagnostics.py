@@ -198,8 +198,7 @@ def overlap(balance: Balance, *, ax: Any = None) -> Any:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: look.percent(abs(y), "g")))
         axes.set(xlabel="Propensity score", ylabel="Percentage of the records of the arm")
         axes.set_title("Noisy counts, negative ones set to 0. Whiskers: 95% of the privacy noise")
-        handles, _ = axes.get_legend_handles_labels()
-        axes.legend(handles=handles, loc="best")
+        axes.legend(loc="best")
     return axes
 
 

@@ -16,6 +16,7 @@ from dpeffects.abilities.did import EventStudy
 from dpeffects.errors import OptionError
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import SHARE, Unavailable
+from dpeffects.inference.noisy import ratio_of
 from dpeffects.report.plots import style as look
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction
@@ -119,7 +120,8 @@ def _interval(ax: Any, row: int, fit: Result, conf_level: float) -> set[str]:
             ax.plot(list(noise), [row, row], color=look.SOFT, linestyle=":", gid="noise")
             kinds = {"noise"}
     else:
-        alone = inference.interval(inference.sampling_alone(released), conf_level)
+        without = replace(released, laplace=(), gaussian=0.0, parts=())
+        alone = inference.interval(without, conf_level)
         look.interval(ax, row, *whole, markersize=9.0, markeredgewidth=1.2, gid="whole")
         kinds = {"whole", "sampling"}
         if released.bias_variance > 0.0:
@@ -128,7 +130,8 @@ def _interval(ax: Any, row: int, fit: Result, conf_level: float) -> set[str]:
             ax.plot(list(unbiased), [row, row], gid="with noise", **_MIDDLE)
             kinds = {"whole", "sampling", "with noise"}
         ax.plot(list(alone), [row, row], gid="sampling", **_THICK)
-    ax.plot([fit.estimate], [row], "o", color=look.INK, markersize=5.5, zorder=3, gid="estimate")
+    value = np.nan if ratio_of(released) > 1.0 else fit.estimate
+    ax.plot([value], [row], "o", color=look.INK, markersize=5.5, zorder=3, gid="estimate")
     return kinds
 
 
@@ -343,6 +346,8 @@ def _rows(fit: Any, points: Any, what: str, caption: str, ax: Any, below: str = 
 def terms(fit: TableEffects, *, conf_level: float = 0.95, ax: Any = None) -> Any:
     """Draw the numbers of a result that has several, each in a row with its interval.
 
+    Ratios, of which 1 is no effect and not 0, are left out.
+
     Parameters
     ----------
     fit
@@ -352,7 +357,7 @@ def terms(fit: TableEffects, *, conf_level: float = 0.95, ax: Any = None) -> Any
     ax
         Axes to draw on; by default those of a new figure.
     """
-    table = _told(fit.tidy(conf_level))
+    table = _told(fit.tidy(conf_level)).loc[lambda x: ~x["term"].str.contains("ratio")]
     named = table.assign(term=[fit._in_words(name) for name in table["term"]])
     below = f"Estimate ({look.ci(conf_level)})"
     return _rows(fit, named, "", "", ax, below)

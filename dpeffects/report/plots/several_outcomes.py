@@ -139,7 +139,7 @@ def _row(fit: StudyEffects, i: int, row: Any, label: str, records: str) -> _Row:
     shown, *ends = to_error((value, low, high), factor * row["std_error"])
     text = printed(f"{shown} ({' to '.join(ends)})", row["noise_ratio"])
     drawn = (math.nan if row["noise_ratio"] > 1.0 else value, low, high)
-    return _Row(label, (text, records, ""), (column.low, column.high, what), drawn)
+    return _Row(label, (text, records, ""), (column.low, column.high, share, what), drawn)
 
 
 def _shares(fit: StudyEffects, factor: str) -> Any:
@@ -153,9 +153,9 @@ def _shares(fit: StudyEffects, factor: str) -> Any:
 def _panels(rows: list[_Row]) -> list[tuple[str, list[_Row]]]:
     """Rows of neighbouring outcomes with the same unit, and what they measure."""
     panels = []
-    for _, part in groupby(rows, lambda row: row.unit[:2]):
+    for _, part in groupby(rows, lambda row: row.unit[:-1]):
         own = list(part)
-        names = {row.unit[2] for row in own}
+        names = {row.unit[-1] for row in own}
         panels.append((names.pop() if len(names) == 1 else "Difference in means", own))
     return panels
 

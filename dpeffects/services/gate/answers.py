@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,12 @@ def result_of(question: Question, policy: Policy, *, again: bool = False) -> dic
     dict
         ``{"status": "ok", "kind": "SurvivalEffects", "result": {...}}``, or as `answer` refuses.
     """
-    reply = dict(_reply(question, policy, "", again))
+    return with_result(_reply(question, policy, "", again))
+
+
+def with_result(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """The reply that the ledger keeps, with what it released as the whole result of the call."""
+    reply = dict(kept)
     return reply | {"result": reply.pop("release")} if reply["status"] == "ok" else reply
 
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dpeffects.services.gate.answers import NOT_READY
+from dpeffects.services.gate.answers import NOT_READY, with_result
 from dpeffects.services.gate.question import Question
 from dpeffects.services.limited_process import LimitedProcess
 from dpeffects.services.office.desk import Asked, Desk
@@ -180,7 +180,7 @@ class Pool:
         question = Question.from_json(asked.question)
         store = self._desk.folder.policy().store()
         if reply := store.find(question.request, question.digest, again=True):
-            return reply | {"result": reply.get("release")}
+            return with_result(reply)
         return {"status": "refused", "reason": reason, "paid": True}
 
     def _of(self, name: str) -> AnsweringProcess:

@@ -11,9 +11,11 @@ from typing import Any
 
 from dpeffects.cli.arguments import Function, Values
 from dpeffects.cli.commands import Command
+from dpeffects.design.codebook import read_bounds
 from dpeffects.errors import MissingExtraError, OptionError
 
 _NO_ANCHOR = "No anchor: a copy of the ledger that is put back has its budget back, unnoticed.\n"
+_UNUSED = "Left out of the codebook, as no columns of the data or without range and levels: {}\n"
 _IN_THE_OPEN = (
     "passwords and tokens would be sent in the open: give --certificate and --key, or "
     "--behind-proxy ADDRESS for a proxy that has TLS"
@@ -82,12 +84,14 @@ def init(
     settings: dict[str, Any] = {"name": called, "title": title or called, "approval": approval}
     settings |= {"approve_above": approve_above} | ({"store": store} if store else {})
     what = Path(data), Path(codebook), budget, delta
-    make_folder(path, *what, settings=settings, ledger=store, anchor=anchor)
+    made = make_folder(path, *what, settings=settings, ledger=store, anchor=anchor)
+    unused = ", ".join(x for x in read_bounds(codebook) if x not in made.columns)
     with _opened(folder) as accounts:
         password = accounts.add("office init", administrator, "administrator")
     return (
         f"{path}: an office for {called}, with epsilon {budget:g} and delta {delta:g}\n"
         f"{'' if anchor else _NO_ANCHOR}"
+        f"{_UNUSED.format(unused) if unused else ''}"
         f"Sign in as {administrator} with {password}, which serves once\n"
         f"Start it: dpeffects office serve {path}"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -317,7 +317,9 @@ def read_formula(formula: str, bounds: Any, *, several: bool = False) -> tuple[F
     used |= given.keys() - texts
     bounds = {n: x for n, x in given.items() if n in used}
     needed = given.only(used) if isinstance(given, Bounds) else bounds  # what is whole stays so
-    return parsed, Bounds.of_columns(needed, parsed.columns).in_days()
+    known = Bounds.of_columns(needed, parsed.columns)
+    days = {name: replace(bound, since="") for name, bound in known.entries.items()}
+    return parsed, replace(known, entries=days)
 
 
 def declared_bounds(

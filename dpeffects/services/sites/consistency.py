@@ -33,12 +33,13 @@ import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import attrgetter
 
 import numpy as np
 
 from dpeffects.abilities.moments import Moments
 from dpeffects.guarantee import Guarantee
-from dpeffects.inference.estimate import ArmMeans
+from dpeffects.inference.estimate import ArmMeans, Pair
 from dpeffects.privacy.charges import Charge
 from dpeffects.results.table_results import TableEffects
 from dpeffects.services.sites.site_documents import SiteRelease, StudyRelease
@@ -85,13 +86,23 @@ def _why_not_means(means: ArmMeans, release: SiteRelease, noise: float) -> str:
     ends = means.possible or (low, high)
     if max(abs(ends[0] - low), abs(ends[1] - high)) > rounded:
         return "the range of its means is not that of its outcome"
-    for mean in (means.combined(1.0, 0.0, 0.0), means.combined(0.0, 1.0, 0.0)):
-        far = _FAR * math.sqrt(mean.noise_variance + mean.bias_variance) + rounded
-        if not low - far <= mean.value <= high + far:
+    noisy = [(x.treated, x.control) for x in means.parts if x.noise]
+    own = zip(*map(_squares, (means.laplace, means.gaussian, noisy)), strict=True)
+    variances = [2.0 * laplace + gaussian + models for laplace, gaussian, models in own]
+    biases = _squares([(x.treated, x.control) for x in means.parts if not x.noise])
+    for mean, *errors in zip((means.treated, means.control), variances, biases, strict=False):
+        far = _FAR * math.sqrt(sum(errors)) + rounded
+        if not low - far <= mean <= high + far:
             return "a mean is far beyond the range of its outcome and its noise"
-    if means.combined(1.0, -1.0, 0.0).noise_variance < 0.5 * noise**2:
+    if variances[2] < 0.5 * noise**2:
         return "its means have less noise than the difference between them"
     return ""  # how variable they are is as the effect's variance bears out: `combined_means`
+
+
+def _squares(pairs: Sequence[Pair]) -> tuple[float, float, float]:
+    """Sums of the squares of errors in both means, and in the difference between them."""
+    one, other = sum([x * x for x, _ in pairs]), sum([y * y for _, y in pairs])
+    return one, other, sum([(x - y) ** 2 for x, y in pairs])
 
 
 def study_inconsistency(release: StudyRelease) -> str:
@@ -139,7 +150,7 @@ def _charges_add_up(charges: Sequence[Charge], guarantee: Guarantee) -> str:
         return "it lists no charges behind its guarantee"
     for name in ("epsilon", "delta"):
         total = getattr(guarantee, name)
-        if abs(math.fsum(getattr(x, name) for x in charges) - total) > _ROUNDED * total:
+        if abs(math.fsum(map(attrgetter(name), charges)) - total) > _ROUNDED * total:
             return f"its charges do not add up to the {name} of its guarantee"
     return ""
 

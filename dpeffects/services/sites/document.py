@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, Self, get_type_hints
@@ -243,16 +243,17 @@ class SiteDocument(documents.FileDocument):
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Read JSON text strictly; what many sites send alike is read and checked once."""
-        with document_checks.refused(ReleaseError):
+        try:
             return cls._checked(parse_alike(text), text if isinstance(text, str) else "")
+        except FieldError as error:
+            raise ReleaseError(str(error)) from None
 
     @classmethod
     def _checked(cls, values: Any, text: str = "") -> Self:
         documents.require_seal(cls.FORMAT, values)
         document: Any = cls
-        checks = _checks(document)
-        needed = checks.keys() | {"format", "version", "checksum"}
-        if values.keys() - {"signature"} != needed:
+        checks, needed = _checks(document)
+        if len(values) - ("signature" in values) != len(needed) or not values.keys() >= needed:
             type_checks.check_names(
                 values, sorted(needed), {*needed, "signature"}, type_checks.WHOLE
             )
@@ -278,11 +279,13 @@ class SiteDocument(documents.FileDocument):
 
 
 @cache
-def _checks(document: Any) -> dict[str, Check]:
+def _checks(document: Any) -> tuple[dict[str, Check], Set[str]]:
+    """The checks of the fields of a document, and the names that it must have."""
     checks = SENT.fields(document)
     del checks["signature"]  # which need not be there
     alike = ("guarantee", "charges", "bounds")  # nobody can change what is read of these
-    return checks | {name: remembered(checks[name]) for name in alike if name in checks}
+    checks |= {name: remembered(checks[name]) for name in alike if name in checks}
+    return checks, checks.keys() | {"format", "version", "checksum"}
 
 
 def printable(value: str) -> str:

@@ -11,7 +11,8 @@ from dpeffects.type_checks import Check
 _MOST_ALIKE, _MOST_NAMES = 100_000, 100
 """Characters and entries that are kept of the text before."""
 _name: Any = vars(decoder)["scanstring"]
-_last: dict[str, tuple[str, Any]] = {}
+_last: dict[str, tuple[str, tuple[str, Any]]] = {}
+"""The entry after each name, with its text; the first is after no name."""
 
 
 def parse_alike(text: Any) -> Any:
@@ -20,21 +21,24 @@ def parse_alike(text: Any) -> Any:
     Many sites send the same guarantee, charges and formula. A text with spaces is read as any.
     """
     found: dict[str, Any] = {}
+    before = ""
     try:
         at = 0
         while text[at] in ("{" if not at else ","):
-            name, at = _name(text, text.index('"', at, at + 2) + 1)
-            said, value = _last.get(name, ("", None))
+            said, (name, value) = _last.get(before, ("", ("", None)))
             end = at + 1 + len(said)
             if not said or not text.startswith(said, at + 1) or text[end] not in ",}":
-                value, end = documents.STRICT.raw_decode(text, at + 1)
+                name, end = _name(text, text.index('"', at, at + 2) + 1)
+                if text[end] != ":":
+                    break
+                value, end = documents.STRICT.raw_decode(text, end + 1)
                 if len(_last) >= _MOST_NAMES:
                     _last.clear()  # perhaps while another thread reads
-                if len(name) + end - at < _MOST_ALIKE:
-                    _last[name] = text[at + 1 : end], value
-            if text[at] != ":" or name in found:
+                if len(before) + end - at < _MOST_ALIKE:
+                    _last[before] = text[at + 1 : end], (name, value)
+            if name in found:
                 break
-            found[name], at = value, end
+            found[name], at, before = value, end, name
         if at and text[at:].strip(" \t\n\r") == "}":
             return found
     except (LookupError, TypeError, ValueError, RecursionError):
