@@ -142,7 +142,7 @@ GROUPS |= {"with an interval %": lambda runs: round(100.0 * runs["covered"].notn
 
 # --- few treated records, and few with an effect --------------------------------------------------
 
-REACHED = {"large": (0.4, 1.0), "fifth": (0.6, 0.2), "tenth": (0.6, 0.1)}
+REACHED = {"large": (0.4, 1.0), "tenth": (0.6, 0.1), "fiftieth": (0.6, 0.02)}
 """Effects, and the part of the records that have them."""
 
 
@@ -168,7 +168,7 @@ RARE = {"error": root("error"), "covers %": percent("covered"), "width": median(
 SIZES: dict[str, Any] = {"n": (4_000, 50_000)}
 BOTH = {"method": ["auto"], "design": ("randomised", "observational")}
 ARMS = grid(effect=["large"], treated=(0.01, 0.1), **SIZES, **BOTH)
-ARMS += grid(effect=("fifth", "tenth"), treated=(0.1, 0.5), **SIZES, **BOTH)
+ARMS += grid(effect=("tenth", "fiftieth"), treated=(0.1, 0.5), **SIZES, **BOTH)
 ARMS += [x | {"method": "diff_in_means"} for x in ARMS if x["design"] == "randomised"]
 TABLES = {
     "late": table(
@@ -188,8 +188,8 @@ TABLES = {
     "groups": table("Effects by group", better, 3, part("", groups, CELLS, GROUPS)),
     "rare_arms": table(
         "Few treated records, and few with an effect",
-        f"{SE} Two covariates, outcomes in [0, 1]. *large*: an effect of 0.4 on all; *fifth* and "
-        "*tenth*: one of 0.6 on a fifth or a tenth of the records, whatever their covariates. "
+        f"{SE} Two covariates, outcomes in [0, 1]. *large*: an effect of 0.4 on all; *tenth* and "
+        "*fiftieth*: one of 0.6 on such a part of them, whatever their covariates. "
         "The default winsorises residuals; what that takes off is estimated by arm and sign, and "
         "added back as far as it is known. A difference in means cuts nothing off.",
         3.5,

@@ -131,6 +131,36 @@ def test_what_is_adjusted_for():
     assert "ASSOCIATION, NOT AN EFFECT" in none.starred_warnings
 
 
+@each(
+    "outcome, method, epsilon, level, told",
+    [
+        ("outcome", "one_step", 1, "sample", True),
+        ("outcome", "one_step", 10, "label", True),
+        ("outcome", "clipped_contrast", 2, "sample", True),
+        ("outcome", "diff_in_means", 1, "sample", False),
+        ("low_birthweight", "one_step", 1, "sample", False),
+    ],
+)
+def test_effects_on_few_records_are_assumed_away_where_residuals_are_cut(
+    outcome, method, epsilon, level, told
+):
+    """Four standard deviations of a count: of Laplace noise with sensitivity 2, at its price."""
+    data = dpe.load_data("birthweight")
+    data["low_birthweight"] = (data["outcome"] < 2500).astype(int)
+    call = {"level": level, "seed": 1, "bounds": {"low_birthweight": [0, 1]}}
+    covariates = " | mage" * (method == "one_step")
+    formula = f"{outcome} ~ treatment{covariates}"
+    if not covariates:
+        call |= {"design": "randomised"}
+    fit = dpe.dp_ate(formula, data, method, epsilon=epsilon, **call)
+    prices = [x.epsilon for x in fit.charges if x.label.endswith("residuals") and x.epsilon]
+    rows = dict(fit.summary("short").blocks[0].rows)
+    assert ("few records" in rows["Assumes"]) is told
+    if told:
+        most = 4.0 * 8.0**0.5 / max(prices)
+        assert f"up to some {most:.0f} of" in squeezed(rows["Assumes"])
+
+
 def test_many_effects_are_cut():
     fit = dpe.dp_ate(
         "y ~ t",

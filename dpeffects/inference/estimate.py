@@ -34,7 +34,7 @@ class Unavailable:
     __radd__ = __rsub__ = __rmul__ = __rtruediv__ = _refuse
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SamplingVariance:
     """A privately released sampling variance.
 
@@ -60,7 +60,7 @@ class SamplingVariance:
         return cls(sum((x.value for x in found), 0.0), scale, sum(x.largest for x in found))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ErrorPart:
     """A further part of an error: its name for the reader, and its variance.
 
@@ -112,7 +112,7 @@ Pair = tuple[float, float]
 """A number for the treated mean, and one for the control mean."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class MeansVariance:
     """A released variance, and how it enters those of both means, and their covariance."""
 
@@ -127,7 +127,7 @@ class MeansVariance:
         return max(own + 2.0 * treated * control * self.both, 0.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class MeansPart:
     """A further part of the error of both means, as `ErrorPart`: signed standard deviations
     of it."""
@@ -138,7 +138,7 @@ class MeansPart:
     noise: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ArmMeans:
     """The two mean outcomes that an estimate compares, and their joint distribution.
 
@@ -216,7 +216,7 @@ def _confounds(part: ErrorPart | MeansPart) -> bool:
     return "confounding" in part.name and not part.noise
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """A point estimate with everything needed to build an interval from it.
 
@@ -281,17 +281,17 @@ class Estimate:
     @property
     def final_noise_variance(self) -> float:
         """Variance of the noise that was added last, to the estimate itself."""
-        return sum(2.0 * scale**2 for scale in self.laplace) + self.gaussian
+        return sum([2.0 * scale**2 for scale in self.laplace]) + self.gaussian
 
     @property
     def noise_variance(self) -> float:
         """Variance of the privacy noise in the estimate, by whatever way it came in."""
-        return self.final_noise_variance + sum(p.variance for p in self.parts if p.noise)
+        return self.final_noise_variance + sum([p.variance for p in self.parts if p.noise])
 
     @property
     def bias_variance(self) -> float:
         """What the interval allows for possible biases, as a variance."""
-        return sum(part.variance for part in self.parts if not part.noise)
+        return sum([part.variance for part in self.parts if not part.noise])
 
     @property
     def associated(self) -> bool:

@@ -71,8 +71,8 @@ class ClippingQuery:
     """How many more terms are cut at their upper than at their lower end, for each sum.
 
     Where weights and residuals have nothing to do with one another, a cut takes about ``bias`` off
-    each sum, by the lengths of residuals and what is not known of them. An effect that is largest where weights are takes more,
-    all at one end.
+    each sum, by the lengths of residuals and what is not known of them. An effect that is largest
+    where weights are takes more, all at one end.
     """
 
     terms: ArmTerms

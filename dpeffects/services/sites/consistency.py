@@ -66,17 +66,16 @@ def release_inconsistency(release: SiteRelease) -> str:
     told = release.released
     clipped = told.parts or told.possible or told.identification or told.means or release.sample
     least = _LEAST * (_CLIPPED if clipped else 1.0) * width / (release.n * guarantee.epsilon)
-    noise = math.sqrt(release.released.noise_variance)
+    noise = math.sqrt(told.noise_variance)
     if noise < least or noise == 0.0:
         return "it claims less noise than n, epsilon and the range of its outcome allow for"
     most = _ends(release, 1.0)
     if abs(release.estimate) > most + _FAR * noise:
         return "its estimate is far beyond the range of its outcome and its noise"
-    low, high = release.released.possible or (-width, width)
+    low, high = told.possible or (-width, width)
     if max(-low, high) > most or min(-low, high) < width:
         return "the effects that it calls possible are not those of the range of its outcome"
-    means = release.released.means
-    return "" if means is None else _why_not_means(means, release, noise)
+    return "" if told.means is None else _why_not_means(told.means, release, noise)
 
 
 def _why_not_means(means: ArmMeans, release: SiteRelease, noise: float) -> str:
@@ -101,8 +100,10 @@ def _why_not_means(means: ArmMeans, release: SiteRelease, noise: float) -> str:
 
 def _squares(pairs: Sequence[Pair]) -> tuple[float, float, float]:
     """Sums of the squares of errors in both means, and in the difference between them."""
-    one, other = sum([x * x for x, _ in pairs]), sum([y * y for _, y in pairs])
-    return one, other, sum([(x - y) ** 2 for x, y in pairs])
+    one = other = between = 0.0
+    for x, y in pairs:
+        one, other, between = one + x * x, other + y * y, between + (x - y) ** 2
+    return one, other, between
 
 
 def study_inconsistency(release: StudyRelease) -> str:
@@ -157,8 +158,7 @@ def _charges_add_up(charges: Sequence[Charge], guarantee: Guarantee) -> str:
 
 def outcome_width(release: SiteRelease) -> float | None:
     """Width of the outcome's range, the first among the bounds, less what rounding may add."""
-    width = _ends(release, -1.0)
-    return max(0.0, width) if math.isfinite(width) else None
+    return max(0.0, width) if math.isfinite(width := _ends(release, -1.0)) else None
 
 
 def _ends(release: SiteRelease, rounding: float) -> float:
