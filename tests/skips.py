@@ -19,6 +19,7 @@ NEEDED = {
     "java": r"Spark needs Java",
     "generators": r"dpeffects synthetic-setup has not run",  # an environment of old libraries
     "r": r"R is not installed|R has no packages",
+    "pandoc": r"R has no packages (to render with|rmarkdown)",
     "shared": r"built without a shared library",  # the Python, which is as it is
     "tex": r"no pdflatex here",
     "postgresql": r"PostgreSQL (is not installed|in .* does not start)",

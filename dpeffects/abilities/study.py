@@ -735,13 +735,8 @@ def _by_level(
             value, _, *ends = wording.effect_cells(wording.scaled(row, _named("", column)))
             rows.append((name, where, value, *ends, p))
     what = "Associations" if fit.associated else "Effects"
-    columns = (
-        "outcome",
-        "subgroup",
-        "difference",
-        *wording.limits(conf_level),
-        "P for interaction",
-    )
+    limits = wording.limits(conf_level)
+    columns = "outcome", "subgroup", "difference", *limits, "P for interaction"
     over = "pairs, outcomes and factors" if simultaneous else "pairs"
     notes = (
         _SAID["subgroups"].format(wording.percent(conf_level)) if simultaneous else "",

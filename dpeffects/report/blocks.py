@@ -202,8 +202,9 @@ def assumed(result: ResultBase) -> str:
     """What has to be true for the intervals to hold; an association is no effect in any case."""
     if result.associated:
         return ""
-    # noise hides effects on 1.4 to 4 standard deviations of a count: there 56 to 78 % cover
+    # in studies noise hides effects on 1.4 to 4 standard deviations of a count: 56 to 78 % cover
     noise = [max(x.scale) for x in result.charges if x.label.endswith("residuals")]
+    noise *= result.identification != "randomised" or result.level != "sample"
     few = _SAID["few"].format(round(4.0 * 2.0**0.5 * min(noise))) if noise else ""
     return "; ".join(filter(None, (_assumed(result), few, _SAID["missing"].get(result._missing))))
 
@@ -227,14 +228,13 @@ def _assumed(result: ResultBase) -> str:
     if table and result.assumes:
         return result.assumes
     if table:
-        first = NO_CONFOUNDER if table.uses_covariates else ""
-        return "; ".join(filter(None, (first, table.assumes)))
+        return "; ".join(filter(None, (NO_CONFOUNDER * table.uses_covariates, table.assumes)))
     by_method = spec.assumes if spec else ""
     if not result.assumes:
         return by_method
     _, apart, models = by_method.partition(f"{NO_CONFOUNDER}; ")
-    told = bool(apart) and result.identification == "adjusted"
-    return f"{result.assumes}; {models}" if told else result.assumes
+    more = f"; {models}" if apart and result.identification == "adjusted" else ""
+    return result.assumes + more
 
 
 def bounds_text(result: ResultBase) -> str:

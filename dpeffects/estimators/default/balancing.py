@@ -563,8 +563,7 @@ def release_first(curator: Curator, sizes: FloatArray) -> BalancingInputs:
     typical = min((hand.TYPICAL_SD * centres.range) ** 2, centres.most_variance)
     if not part:
         return BalancingInputs(centres, None, 1.0, typical)
-    from_means, label = residual(centres.means), "sizes of residuals"
-    about = LengthQuery(label, from_means, centres.longest, centres, "estimate", part)
+    about = LengthQuery(residual(centres.means), centres.longest, centres, "estimate", part)
     lengths = about.read(curator.several(about.asked)[0])
     spread = min(lengths.mean_square()[0], centres.most_variance)
     return BalancingInputs(centres, lengths, 1.0 - part, spread)

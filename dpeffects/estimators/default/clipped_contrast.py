@@ -171,7 +171,7 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
     unit *= 1.0 if arms == 2 or public else hand.BY_ARM
     cut, squares = uncut(centres), (centres.most_variance,) * 2
     if curator.has("lengths"):
-        about = LengthQuery("sizes of residuals", residual(centres.means), cut.length, centres)
+        about = LengthQuery(residual(centres.means), cut.length, centres, unseen=hand.UNSEEN)
         lengths = about.read(curator.several(about.asked)[0])
         widths = 2.0 / (pi if arms > 2 else pi.min(keepdims=True))
         squared = [combination(pair, arms) ** 2 @ widths**2 for pair in contrasts]

@@ -58,27 +58,28 @@ def outcome_sd(facts: PublicInfo) -> float:
 
 
 def _clip(
-    facts: PublicInfo, split: Split, per_length: float, part: float = 1.0, groups: int = 1
+    facts: PublicInfo, split: Split, per_length: float, unseen: float, part: float, groups: int
 ) -> tuple[float, float]:
     """The clip to expect, and what is not known of what it takes off, as a standard deviation.
 
-    Noise is ``per_length`` for each unit of the clip.
+    Noise is ``per_length`` for each unit of the clip, ``unseen`` as where lengths are read.
     """
     if facts.two_valued:
         return hand.LONGEST, 0.0
     unit, gaussian = _unit(split, "lengths") / part, "lengths" in split.mu
     unit = 2.0 ** (round(4.0 * math.log2(unit)) / 4.0)  # so that few are read
-    cut = _typical_lengths(facts.n / facts.arms, unit, gaussian).clip(per_length, groups=groups)
+    read = _typical_lengths(facts.n / facts.arms, unit, gaussian, unseen)
+    cut = read.clip(per_length, groups=groups)
     return max(cut.length, 2.0 * hand.TYPICAL_SD), math.sqrt(2.0) * float(cut.unknown[0])
 
 
 @lru_cache(maxsize=256)
-def _typical_lengths(n: float, unit: float, gaussian: bool) -> ResidualLengths:
+def _typical_lengths(n: float, unit: float, gaussian: bool, unseen: float) -> ResidualLengths:
     """What would be read of lengths of typical, normal residuals of an arm without any noise."""
     longer = np.append(2.0 * ndtr(-limits(hand.LONGEST) / hand.TYPICAL_SD), 1.0)
     scale = math.sqrt(2.0) * unit
     counts = NoisyValue(n / 2.0 * np.tile(np.diff(longer, prepend=0.0), 2), scale, None, gaussian)
-    return ResidualLengths.read(np.array([n]), hand.LONGEST, counts)
+    return ResidualLengths.read(np.array([n]), hand.LONGEST, counts, unseen=unseen)
 
 
 def _by_centres(facts: PublicInfo, split: Split) -> float:
@@ -93,7 +94,7 @@ def forecast_contrast(facts: PublicInfo, split: Split, randomised: bool) -> Fore
     """A clipped contrast."""
     sd, n, arms = outcome_sd(facts), facts.n, facts.arms
     per_length = 2.0 * arms * noise_between(arms) * _unit(split, "estimate") / n
-    clip, bias = _clip(facts, split, per_length)
+    clip, bias = _clip(facts, split, per_length, hand.UNSEEN, 1.0, 1)
     noise = math.hypot(per_length * clip, bias, _by_centres(facts, split))
     guess = 0.0 if randomised else sd * math.sqrt(unadjusted_variance())
     return Forecast(noise, math.sqrt(2.0 * arms) * sd / math.sqrt(n), guess)
@@ -108,7 +109,7 @@ def forecast_one_step(facts: PublicInfo, split: Split, randomised: bool) -> Fore
             hand.BY_GROUP if randomised else math.sqrt(2.0) * hand.BY_GROUP * hand.INVERSE
         )
     per_length = 2.0 * widest * _unit(split, "estimate") / n
-    clip, bias = _clip(facts, split, per_length, 0.75, groups)
+    clip, bias = _clip(facts, split, per_length, hand.UNSEEN * randomised, 0.75, groups)
     p = facts.columns
     r2, length = squared_radius(p, randomised), math.sqrt(hand.LENGTH * p)
     dimension = p + 2 + (0 if randomised else arms - 1)

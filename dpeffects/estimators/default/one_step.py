@@ -34,7 +34,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -255,8 +255,9 @@ def release_stage(
     """
     n, arms, centres = curator.n, curator.arms, release_centres(curator)
     unit = 2.0 * noise_between(arms) * curator.noise_sd("estimate") / n
-    first, label = uncut(centres), "sizes of residuals"
-    about_means = LengthQuery(label, residual(centres.means), first.length, centres, part=0.25)
+    first, unseen = uncut(centres), hand.UNSEEN * randomised
+    query = partial(LengthQuery, centres=centres, unseen=unseen)
+    about_means = query(residual(centres.means), first.length, part=0.25)
     clipped = [about_means.asked] if curator.has("lengths") else []
     sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
     lengths, squares = None, (centres.most_variance,) * 2
@@ -285,7 +286,7 @@ def release_stage(
     score = score_of(models, slopes, reference, least)
     longest, label = uncut(centres, 1.25), "sizes of model residuals"
     stage = Stage(centres, models, levels, from_levels, score, longest.length, longest)
-    about_model = LengthQuery(label, from_levels, stage.clip, centres, part=0.75)
+    about_model = query(from_levels, stage.clip, label=label, part=0.75)
     clipped = [about_model.asked] if clipped else []
     scaled = [] if randomised else [ask_calibration(score)]
     answers = curator.several(*scaled, *clipped)

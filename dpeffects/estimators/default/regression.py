@@ -137,8 +137,8 @@ def fit_arms(
         return _instead(curator, options, estimand, contrasts)
     centres = centres_of(curator, known, arm_sums(curator, "means"))
     epsilon = curator.epsilon("estimate") / len(contrasts)
-    from_means = residual(centres.means)
-    about = LengthQuery("sizes of residuals", from_means, centres.longest, centres)
+    from_means, unseen = residual(centres.means), hand.UNSEEN * options.randomised
+    about = LengthQuery(from_means, centres.longest, centres, unseen=unseen)
     clipped = [about.asked] if curator.has("lengths") else []
     sums, *lengths = curator.several(ask_means(curator, "spread"), *clipped)
     cut, spread = uncut(centres), centres.most_variance
@@ -206,13 +206,10 @@ def fit_arms(
             parts=(ErrorPart("winsorisation bias", bias),) if bias else (),
             possible=(-centres.range, centres.range),
             identification="randomised" if options.randomised else "adjusted",
-            warnings=centres.with_warnings(options.left_out),
+            warnings=with_another(standard.warnings, centres.with_warnings(options.left_out)),
         )
 
     estimates = [estimate(*each) for each in rooms.items()]
-    estimates = [
-        replace(x, warnings=with_another(standard.warnings, x.warnings)) for x in estimates
-    ]
     if curator.arms == 2:
         spreads = Spread(spread, centres.sizes)
         estimates = [with_means(x, centres, estimand, spreads) for x in estimates]

@@ -213,13 +213,19 @@ class ResidualLengths:
 
     @classmethod
     def read(
-        cls, sizes: FloatArray, longest: float, counts: NoisyValue, before: Self | None = None
+        cls,
+        sizes: FloatArray,
+        longest: float,
+        counts: NoisyValue,
+        before: Self | None = None,
+        unseen: float = 0.0,
     ) -> Self:
         """The posterior, given noisy counts by arm, side and length, from long to short.
 
         Arms have about so many records. What the counts of all arms and sides say together is half
         of what each is taken for before its own are seen. Other residuals of the same outcome may
-        have been read ``before``: records that were far out then are far out still.
+        have been read ``before``: records that were far out then are far out still. A part of the
+        variance of the noise stands for what is ``unseen``: tails may have it all the same.
         """
         family, arms = TailFamily.of_all(), len(sizes)
         own = replace(counts, value=counts.value.reshape(arms, 2, -1))
@@ -240,7 +246,8 @@ class ResidualLengths:
         # what is far more than noise is seen, whatever the family says
         kept = np.maximum(1.0 - hand.LONG_SDS**2 * variance / np.maximum(odd**2, 1e-30), 0.0)
         odd, shares = np.maximum(kept * odd, -seen), sizes / sizes.sum()
-        found = np.concatenate([weights, odd, kept * variance], axis=-1)
+        odd_variance = np.maximum(kept, unseen) * variance
+        found = np.concatenate([weights, odd, odd_variance], axis=-1)
         return cls(longest, shares, found, seen + odd, parts, (family,) * arms, np.ones(arms))
 
     @property
@@ -337,12 +344,13 @@ def length_class(
 class LengthQuery:
     """Residuals up to ``longest`` whose lengths are released, and out of which share."""
 
-    label: str
     residual: RowFunction
     longest: float
     centres: ArmStats
     share: str = "lengths"
     part: float = 1.0
+    unseen: float = 0.0
+    label: str = "sizes of residuals"
 
     @property
     def asked(self) -> SumQuery:
@@ -357,7 +365,7 @@ class LengthQuery:
 
     def read(self, counts: NoisyValue, before: ResidualLengths | None = None) -> ResidualLengths:
         """The answer, in the light of lengths of other residuals."""
-        return ResidualLengths.read(self.centres.sizes, self.longest, counts, before)
+        return ResidualLengths.read(self.centres.sizes, self.longest, counts, before, self.unseen)
 
 
 def combined(one: float, sd: float, other: float, other_sd: float) -> float:
