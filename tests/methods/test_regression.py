@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -136,7 +137,8 @@ def test_words_are_those_of_the_method_that_estimated(frame, bounds, estimand, m
     assert made.method == method
     assert (made.method_title, made.citation) == (there.method_title, there.citation)
     assumes = [dict(x.summary().blocks[0].rows)["Assumes"] for x in (made, there)]
-    assert assumes[0] == assumes[1]
+    # of how few records effects may be missed follows from what is left of the budget
+    assert re.sub(r"\d+ of", "", assumes[0]) == re.sub(r"\d+ of", "", assumes[1])
     for words in map(str, (made.summary(), made.report())):
         assert "regression by arm" not in words
         assert "regression was chosen" not in words
