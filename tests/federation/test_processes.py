@@ -7,6 +7,9 @@ import os
 import ssl
 import subprocess
 import sys
+import threading
+from argparse import Namespace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,7 @@ from dpeffects.services.sites import SiteRelease
 pytest.importorskip("flwr", reason='needs pip install "dpeffects[federation]"')
 httpx = pytest.importorskip("httpx")
 
-from dpeffects.services.federation import demo, keys, operate  # noqa: E402
+from dpeffects.services.federation import demo, keys, node, operate  # noqa: E402
 from dpeffects.services.gate.policy import Policy  # noqa: E402
 
 pytestmark = [
@@ -67,6 +70,37 @@ def test_a_killed_node_and_a_site_that_refuses(tmp_path):
     assert "Receiving: query" in (tmp_path / "west" / "node.log").read_text()  # killed in mid-round
     assert (spent(tmp_path, "north"), spent(tmp_path, "south")) == (1.0, 0.0)
     assert processes_of(tmp_path) == []
+
+
+SUPERNODE = """#!{python}
+import http.server, sys
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.send_response(200)
+        self.send_header("content-type", "application/protobuf")
+        self.send_header("content-length", "0")
+        self.end_headers()
+port = int(sys.argv[sys.argv.index("--port") + 1])
+with http.server.HTTPServer(("127.0.0.1", port), Answer) as server:
+    server.handle_request()
+sys.exit(7)
+"""
+
+
+def test_a_port_that_another_program_takes(tmp_path, monkeypatch):
+    """A port that was free when it was chosen is taken when the SuperNode starts: a next one is."""
+    script = tmp_path / "supernode"
+    script.write_text(SUPERNODE.format(python=sys.executable))
+    script.chmod(0o700)
+    given = dict.fromkeys(("root_certificates", "key", "policy"), tmp_path)
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        ports = iter([[other.server_port], flower.free_ports(1)])
+        monkeypatch.setattr(flower, "free_ports", lambda count: next(ports))
+        monkeypatch.setattr(flower, "program", lambda name: str(script))
+        assert node._run(Namespace(superlink="127.0.0.1:1", **given), tmp_path) == 7
+        other.shutdown()
+    assert next(ports, None) is None
 
 
 def test_keys_transport_code_and_asking_again(tmp_path):

@@ -41,6 +41,8 @@ from dpeffects.services.gate.policy import Policy
 
 _log = logging.getLogger(__name__)
 _PAUSE = 0.5
+_PORTS = 3
+"""How many ports are tried: one that is free may be taken before the SuperNode listens at it."""
 _ACQUIRE = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
 
@@ -68,21 +70,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace, home: Path) -> int:
     secret = flower.write_secret(home / "secret")
-    (port,) = flower.free_ports(1)
     command = [flower.program("flower-supernode"), "--isolation", "process"]
     command += ["--superlink", args.superlink]
     command += ["--root-certificates", str(args.root_certificates)]
     command += ["--auth-supernode-private-key", str(args.key)]
     command += ["--node-config", f"policy={json.dumps(str(args.policy.resolve()))}"]
-    command += ["--host", "127.0.0.1", "--port", str(port)]
-    command += ["--superexec-auth-secret-file", str(secret)]
-    with flower.running(command, flower.environment_in(home)) as supernode:
-        serve(supernode, f"127.0.0.1:{port}", secret.read_bytes())
-        return supernode.returncode
+    command += ["--superexec-auth-secret-file", str(secret), "--host", "127.0.0.1", "--port"]
+    for _ in range(_PORTS):
+        (port,) = flower.free_ports(1)
+        with flower.running([*command, str(port)], flower.environment_in(home)) as supernode:
+            if serve(supernode, f"127.0.0.1:{port}", secret.read_bytes()):
+                break
+    return supernode.returncode
 
 
-def serve(supernode: subprocess.Popen[bytes], address: str, secret: bytes) -> None:
-    """Take tasks from the SuperNode, one at a time, for as long as it runs."""
+def serve(supernode: subprocess.Popen[bytes], address: str, secret: bytes) -> bool:
+    """Take tasks from the SuperNode, one at a time, for as long as it runs.
+
+    Returns whether it has ever answered: not if another program took its port before it did.
+    """
+    answered = False
     signed = SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=_ACQUIRE)
     client = _client(address, "SuperExec", signed)
     request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
@@ -90,6 +97,7 @@ def serve(supernode: subprocess.Popen[bytes], address: str, secret: bytes) -> No
         time.sleep(_PAUSE)
         try:
             task = client.AcquireTask(request)
+            answered = True
             if task.token:
                 run_task(address, task.token)
         except httpx.TransportError:
@@ -97,6 +105,7 @@ def serve(supernode: subprocess.Popen[bytes], address: str, secret: bytes) -> No
         except Exception:
             _log.exception("a task was not finished")
     client.close()
+    return answered
 
 
 def run_task(address: str, token: str) -> None:
