@@ -163,7 +163,7 @@ def together(runs: pd.DataFrame) -> Row:
     """Counts of all runs added up, medians of times, words that there are."""
     row = {}
     for name, values in runs.items():
-        if values.dtype == object:
+        if not pd.api.types.is_numeric_dtype(values):
             row[name] = ", ".join(sorted(set(values.dropna().astype(str))))
         else:
             row[name] = rounded(values.median()) if name.endswith(", s") else values.sum()

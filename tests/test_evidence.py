@@ -70,6 +70,12 @@ def test_people_are_shared_and_noise_is_not(made_up, tmp_path):
     assert (alike == 2).sum() == 2  # one for each of two people: both epsilons have their noise
 
 
+@pytest.mark.parametrize("kind", [object, "str"])
+def test_words_of_runs_are_named_once(kind):
+    runs = pd.DataFrame({"ledger": pd.Series(["sound", "sound"], dtype=kind), "kills": [6, 7]})
+    assert harness.together(runs) == {"ledger": "sound", "kills": 13}
+
+
 def test_a_run_goes_on_where_it_was_stopped(made_up, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path)

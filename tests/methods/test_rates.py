@@ -144,6 +144,16 @@ def test_variance_of_noisy_rates_by_simulation() -> None:
     )
 
 
+@pytest.mark.parametrize("unit", [1.0, 1000.0])
+def test_the_largest_variance_is_that_of_records_at_the_ends(unit: float) -> None:
+    """30 records of 10 events and no time, 200 of 5 years and no event: .3 events a year."""
+    sums = ArmSums((300.0, 500.0), (1000.0, 1200.0), (0.0, 0.0))
+    table = RateTable(sums, (0.0, 0.0), (0.0, 0.0), (10.0, 5.0))
+    squares = 30 * 10.0**2 + 200 * (0.3 * 5.0) ** 2
+    found = table.means(unit).sampling[0].variance.largest
+    assert found == pytest.approx(squares * (unit / 1000.0) ** 2)
+
+
 def test_what_is_left_of_confounding_does_not_depend_on_the_unit_of_time() -> None:
     """By hand for rare events, whose mean deviation is twice their rate."""
     about = Confounding(0.1, 0.5, 0.3, 0.01, far=(0.4, 0.6))

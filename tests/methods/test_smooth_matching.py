@@ -11,6 +11,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import BudgetError, DPEffectsError, FormulaError, OptionError
+from dpeffects.privacy.exact_matching import StratumCounts
 from tests.plain import plain, stratified
 
 BOUNDS = {"y": (0, 1), "x": (0, 90), "g": ["a", "b", "c"]}
@@ -52,6 +53,12 @@ def printed_sensitivity(data, beta):
             r = math.ceil((large + k + 1) / (small - k)) if k < small else large + k
             best = max(best, math.exp(-k * beta) * 4 / n * (1 + r))
     return best
+
+
+def test_the_printed_bound_stays_below_a_record_that_all_are_matched_to():
+    """However slowly it shrinks: 4 (1 + R), and R is at most the number of records."""
+    counts = StratumCounts(np.array([3, 2]), np.array([4, 1]), empty=False)
+    assert counts.estimate_sensitivity(1e-7, paper=True) == pytest.approx(4 * (10 + 1), rel=1e-4)
 
 
 @pytest.mark.long
