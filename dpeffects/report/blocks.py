@@ -202,7 +202,7 @@ def assumed(result: ResultBase) -> str:
     """What has to be true for the intervals to hold; an association is no effect in any case."""
     if result.associated:
         return ""
-    # in studies noise hides effects on 1.4 to 4 standard deviations of a count: 32 to 78 % cover
+    # in studies noise hides effects on 1.4 to 4 standard deviations of a count: 29 to 83 % cover
     noise = [max(x.scale) for x in result.charges if x.label.endswith("residuals")]
     noise *= result.identification != "randomised" or result.level != "sample"
     few = _SAID["few"].format(round(4.0 * 2.0**0.5 * min(noise))) if noise else ""
